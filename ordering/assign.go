@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"slices"
+	"strconv"
 )
 
 // Assign returns for each of the lanes 0 to lanes-1 the member that should own it. Every replica that knows the same
@@ -39,8 +40,7 @@ func byScore(lane int, members []string) []string {
 	score := make(map[string]uint64, len(members))
 	for _, m := range members {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte{byte(lane), byte(lane >> 8)})
-		_, _ = h.Write([]byte(m))
+		_, _ = h.Write([]byte(strconv.Itoa(lane) + "/" + m))
 		score[m] = mix(h.Sum64())
 	}
 	return slices.SortedFunc(slices.Values(members), func(a, b string) int { return cmp.Compare(score[b], score[a]) })

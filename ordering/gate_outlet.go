@@ -1,0 +1,151 @@
+package ordering
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Outlet is something that can be in trouble as a whole: a destination of a broker, or with an empty Destination the
+// broker itself. A single broker has the empty name.
+type Outlet struct{ Broker, Destination string }
+
+// broker is the outlet of the whole broker.
+func (o Outlet) broker() Outlet { return Outlet{Broker: o.Broker} }
+
+// Covers reports whether trouble of o is trouble of the other outlet too.
+func (o Outlet) Covers(other Outlet) bool { return o == other || o == other.broker() }
+
+// pause is an outlet in trouble, as one lane sees it. It ends only with a fetch that was sent after the outlet was
+// resumed, for that one was rewound below everything that was dropped.
+type pause struct {
+	low      int64 // lowest id dropped, 0 for none
+	resuming bool
+	since    uint64 // tick at which the outlet was resumed
+}
+
+func (p *pause) drop(id int64) { p.low = lower(p.low, id) }
+
+// ends reports whether a fetch sent at the tick ends the pause.
+func (p *pause) ends(tick uint64) bool { return p.resuming && tick >= p.since }
+
+// Pause stops everything that goes to the outlet: queued records are let go of, and fetched again after
+// [Gate.Resume]. Records that are being published are answered as usual.
+func (g *Gate[T]) Pause(now time.Time, outlet Outlet) {
+	if g.dropped {
+		return
+	}
+	p := g.paused[outlet]
+	if p == nil {
+		p = &pause{}
+		g.paused[outlet] = p
+	}
+	p.resuming = false
+	for _, k := range g.inOrder() {
+		g.dropQueued(k, outlet, p)
+		g.offer(now, k)
+		g.forget(k)
+	}
+}
+
+// dropQueued lets go of the key's queued records for the outlet.
+func (g *Gate[T]) dropQueued(k *keyState[T], outlet Outlet, p *pause) {
+	var keep []*Entry[T]
+	for k.first != nil {
+		e := k.pop()
+		if !outlet.Covers(e.Outlet) {
+			keep = append(keep, e)
+			continue
+		}
+		if k.closed { // the head itself, read again and ready
+			g.waitForOutlet(k)
+		} else {
+			p.drop(e.ID)
+		}
+		g.unhold(e)
+	}
+	for _, e := range keep {
+		k.push(e)
+	}
+}
+
+// Resume lets the outlet go on: what was let go of is fetched again.
+func (g *Gate[T]) Resume(now time.Time, outlet Outlet) {
+	if g.dropped {
+		return
+	}
+	p := g.paused[outlet]
+	if p == nil {
+		return
+	}
+	for _, k := range g.inOrder() { // their heads were passed over when they became due
+		if k.forOutlet && outlet.Covers(k.headOutlet) {
+			g.setDue(k, now)
+		}
+	}
+	if p.low == 0 {
+		delete(g.paused, outlet)
+		return
+	}
+	g.tick++
+	p.resuming, p.since = true, g.tick
+	g.rewindTo(p.low)
+}
+
+// inOrder returns the keys in an order that does not depend on the run.
+func (g *Gate[T]) inOrder() []*keyState[T] {
+	return slices.SortedFunc(maps.Values(g.keys), func(a, b *keyState[T]) int {
+		return cmp.Or(cmp.Compare(a.key.Topic, b.key.Topic), cmp.Compare(a.key.AggregateType, b.key.AggregateType),
+			cmp.Compare(a.key.AggregateID, b.key.AggregateID))
+	})
+}
+
+// Waiting reports whether the lane let go of records of the paused outlet, or keeps heads for it.
+func (g *Gate[T]) Waiting(outlet Outlet) bool {
+	if g.dropped {
+		return false
+	}
+	if p := g.paused[outlet]; p != nil && p.low != 0 {
+		return true
+	}
+	for _, k := range g.keys {
+		if k.closed && outlet.Covers(k.headOutlet) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPaused reports whether nothing may go to the outlet.
+func (g *Gate[T]) isPaused(outlet Outlet) bool {
+	for _, o := range []Outlet{outlet.broker(), outlet} {
+		if p := g.paused[o]; p != nil && !p.resuming {
+			return true
+		}
+	}
+	return false
+}
+
+// pauseAgainst returns the pause that keeps a record of the outlet from being admitted from a fetch that was sent at
+// the tick, or nil.
+func (g *Gate[T]) pauseAgainst(outlet Outlet, tick uint64) *pause {
+	if len(g.paused) == 0 {
+		return nil
+	}
+	for _, o := range []Outlet{outlet.broker(), outlet} {
+		if p := g.paused[o]; p != nil && !p.ends(tick) {
+			return p
+		}
+	}
+	return nil
+}
+
+// endPauses forgets the pauses that the fetch ended.
+func (g *Gate[T]) endPauses(tick uint64) {
+	for o, p := range g.paused {
+		if p.ends(tick) {
+			delete(g.paused, o)
+		}
+	}
+}
