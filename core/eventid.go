@@ -12,8 +12,10 @@ import (
 func NewEventID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[6:]) // never fails (crypto/rand)
-	binary.BigEndian.PutUint16(id[0:], uint16(time.Now().UnixMilli()>>32))
-	binary.BigEndian.PutUint32(id[2:], uint32(time.Now().UnixMilli())) //nolint:gosec // the low half
+	now := uint64(time.Now().UnixMilli())
+	var stamp [8]byte
+	binary.BigEndian.PutUint64(stamp[:], now)
+	copy(id[:6], stamp[2:])
 	id[6] = 0x70 | id[6]&0x0f
 	id[8] = 0x80 | id[8]&0x3f
 	var text [36]byte

@@ -37,9 +37,10 @@ type Store interface {
 	// Transactions commit in another order than they draw ids, so a late commit may have to be returned although
 	// higher ids of other keys were returned before.
 	//
-	// A Store may remember for each lane what it returned, so as not to read it twice, as long as it holds this
-	// memory for one lease (lane and epoch) only, starts anew with every other epoch, and honours RewindFrom. A Store
-	// without such a memory sets After to 0 in every reply.
+	// Under one lease (lane and epoch) a record is returned once; it is returned again only from RewindFrom on. So the
+	// Store remembers for each lane how far it got, forgets that with the lease, and starts at the beginning with every
+	// other epoch. (The dispatcher lets go of records that it cannot publish for the time being, without telling; they
+	// must not come back with every fetch and crowd out the rest.)
 	Fetch(ctx context.Context, req FetchRequest) (Batch, error)
 
 	// Settle writes the results of records in one transaction, fenced: items of a lane whose lease (member and epoch)
@@ -120,16 +121,10 @@ type LaneFetch struct {
 }
 
 // ClosedKey is a key whose first unsettled record, the head, failed or waits: see [LaneFetch].
-type ClosedKey struct {
-	ordering.Key
-	Head int64
-}
+type ClosedKey = ordering.ClosedKey
 
 // RecordRef names a record beyond doubt: an id alone can be drawn again after a failover.
-type RecordRef struct {
-	ID      int64
-	EventID string
-}
+type RecordRef = ordering.Ref
 
 // EverythingAbove is the UpTo of a reply that was not cut.
 const EverythingAbove = math.MaxInt64
@@ -156,9 +151,9 @@ type LaneBatch struct {
 	Records []*Record
 	// Heads are those of LaneFetch.Heads that still exist unsettled, in any order.
 	Heads []*Record
-	// Rewound are ids that were made unsettled again (requeue, replay) since the last reply, and from which the store
-	// has already rewound itself. One that this dispatcher holds will be fetched again once it lets go of it. A store
-	// that may have lost such a list names every id in Held.
+	// Rewound are ids that were made unsettled again (requeue, replay) since the last reply. The store need not rewind
+	// itself: the dispatcher asks for each of them again, for one that it holds as soon as it lets go of it. A store
+	// that may have lost such a list names every id in Held and starts the lane anew.
 	Rewound []int64
 }
 

@@ -1,0 +1,164 @@
+package core
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-outbox/outbox/ordering"
+)
+
+// circuit is a destination, or the broker, in trouble. While it is open nothing is published there and no record is
+// charged. After a wait it is half open: one lane that has something for it may publish a single record, its trial. If
+// that works everything goes on, if not the next wait is longer.
+type circuit struct {
+	failures   int
+	err        error
+	until      time.Time // open: when to try; half open: when to give up waiting for the trial
+	halfOpen   bool
+	trial      *lane
+	publishing bool // the trial's record is under way
+}
+
+// pause opens the circuit of the outlet.
+func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError) {
+	c := l.circuits[outlet]
+	if c == nil {
+		c = &circuit{}
+		l.circuits[outlet] = c
+	} else if !c.halfOpen {
+		c.err = pe
+		return // another call that began before the circuit opened
+	}
+	c.failures++
+	wait := max(pe.RetryAfter, l.cfg.Outage.Delay(c.failures))
+	c.err, c.until, c.halfOpen, c.trial, c.publishing = pe, now.Add(wait), false, nil, false
+	for _, n := range l.laneNumbers() {
+		l.lanes[n].gate.Pause(now, outlet)
+	}
+	l.log.Warn("paused: nothing is charged to its messages meanwhile", "what", nameOf(outlet),
+		"class", pe.Class.String(), "failures", c.failures, "retry_in", wait, "error", pe)
+	l.observe(PauseEvent{Destination: outlet.Destination, Failures: c.failures, RetryIn: wait, Err: pe})
+}
+
+// tryCircuits half-opens the circuits whose wait is over.
+func (l *loop) tryCircuits(now time.Time) {
+	for _, outlet := range l.outletsInTrouble() {
+		c := l.circuits[outlet]
+		if now.Before(c.until) || c.publishing || l.stopping {
+			continue
+		}
+		if c.halfOpen { // no trial came about: the records for it are gone, or busy elsewhere
+			l.resume(now, outlet)
+			continue
+		}
+		for _, n := range l.laneNumbers() {
+			if lane := l.lanes[n]; !lane.giving && lane.gate.Waiting(outlet) {
+				c.trial = lane
+				break
+			}
+		}
+		if c.trial == nil {
+			l.resume(now, outlet)
+			continue
+		}
+		c.halfOpen, c.until = true, now.Add(l.cfg.Outage.Max)
+		c.trial.gate.Resume(now, outlet)
+		l.fetcher.next = time.Time{}
+		l.fetcher.wake()
+	}
+}
+
+// loseTrial gives up the trials of a lane that is lost.
+func (l *loop) loseTrial(lane *lane) {
+	for _, c := range l.circuits {
+		if c.trial == lane {
+			c.trial, c.publishing, c.until = nil, false, time.Time{}
+		}
+	}
+}
+
+// outletsInTrouble returns the outlets that have a circuit, in a fixed order.
+func (l *loop) outletsInTrouble() []ordering.Outlet {
+	return slices.SortedFunc(maps.Keys(l.circuits), func(a, b ordering.Outlet) int {
+		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Destination, b.Destination))
+	})
+}
+
+// mayPublish reports whether a call to the outlet may begin.
+func (l *loop) mayPublish(outlet ordering.Outlet) bool {
+	for trouble, c := range l.circuits {
+		if trouble.Covers(outlet) && (!c.halfOpen || c.publishing) {
+			return false
+		}
+	}
+	return true
+}
+
+// trialsOf returns the half-open circuits that a call to the outlet tries.
+func (l *loop) trialsOf(outlet ordering.Outlet) []*circuit {
+	var out []*circuit
+	for trouble, c := range l.circuits {
+		if trouble.Covers(outlet) && c.halfOpen {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// endTrial ends the trials that a call to the outlet was. One that did not work is opened again by the answers of its
+// records, or goes on waiting for a record that says more.
+func (l *loop) endTrial(outlet ordering.Outlet, works bool) {
+	for _, trouble := range l.outletsInTrouble() {
+		c := l.circuits[trouble]
+		if !trouble.Covers(outlet) || !c.publishing {
+			continue
+		}
+		c.publishing = false
+		if works {
+			l.resume(time.Now(), trouble)
+		}
+	}
+}
+
+// resume closes the circuit: everything goes on.
+func (l *loop) resume(now time.Time, outlet ordering.Outlet) {
+	c := l.circuits[outlet]
+	delete(l.circuits, outlet)
+	for _, n := range l.laneNumbers() {
+		l.lanes[n].gate.Resume(now, outlet)
+	}
+	l.fetcher.next = time.Time{}
+	l.fetcher.wake()
+	l.log.Info("works again", "what", nameOf(outlet), "failures", c.failures)
+	l.observe(ResumeEvent{Destination: outlet.Destination})
+}
+
+// brokerPaused reports whether the whole broker is in trouble.
+func (l *loop) brokerPaused() bool {
+	for outlet := range l.circuits {
+		if outlet.Destination == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// circuitErrors tells what is paused, and why.
+func (l *loop) circuitErrors() error {
+	var all []error
+	for _, outlet := range l.outletsInTrouble() {
+		all = append(all, fmt.Errorf("%s is paused: %w", nameOf(outlet), l.circuits[outlet].err))
+	}
+	return errors.Join(all...)
+}
+
+func nameOf(outlet ordering.Outlet) string {
+	if outlet.Destination == "" {
+		return "the broker"
+	}
+	return fmt.Sprintf("destination %q", outlet.Destination)
+}

@@ -1,0 +1,347 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-outbox/outbox/ordering"
+)
+
+// loop is one run of a dispatcher. One goroutine, the one that called Run, owns all of its state and makes every
+// decision; calls to store and broker run in goroutines of their own, so that fetching, publishing and settling
+// overlap, and hand their results back as functions for the loop to call.
+type loop struct {
+	store  Store
+	broker Broker
+	cfg    Config
+	caps   Capabilities
+	log    *slog.Logger
+	owner  *Dispatcher
+	once   bool // return when nothing is left
+
+	member   string
+	queue    *ordering.Queue[job]
+	lanes    map[int]*lane
+	leases   leases
+	fetcher  fetcher
+	publish  publisher
+	settler  settler
+	circuits map[ordering.Outlet]*circuit
+	troubles troubles
+
+	results chan func()
+	workers sync.WaitGroup
+	// work is the context of calls; it outlives the caller's until the shutdown timeout.
+	work     context.Context //nolint:containedctx // the loop is one call of Run
+	stopping bool
+}
+
+// job is what the loop keeps with each record in a gate.
+type job struct {
+	record   *Record
+	prepared Prepared
+	err      error // why it cannot be prepared
+	attempts int   // charged, once it failed
+	reason   string
+}
+
+type (
+	entry = ordering.Entry[job]
+	gate  = ordering.Gate[job]
+)
+
+// lane is a lane that this run holds.
+type lane struct {
+	Lease
+	gate *gate
+	// giving is set when the lane should go to somebody else: nothing is fetched, and it is released when empty.
+	giving bool
+}
+
+func newLoop(d *Dispatcher, once bool) *loop {
+	member := d.cfg.Name + "-" + NewEventID()
+	l := &loop{
+		store: d.store, broker: d.broker, cfg: d.cfg, caps: d.broker.Capabilities(), owner: d, once: once,
+		log:    d.cfg.Logger.With("outbox", d.cfg.Name, "member", member),
+		member: member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{},
+		circuits: map[ordering.Outlet]*circuit{},
+		results:  make(chan func(), 16),
+	}
+	l.troubles.log = l.log
+	return l
+}
+
+// run is the loop.
+func (l *loop) run(ctx context.Context) error {
+	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	l.work = work
+	l.log.Info("dispatcher starts")
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stop := ctx.Done()
+	var deadline <-chan time.Time
+	for !l.finished() {
+		l.start(time.Now())
+		l.report()
+		timer.Reset(l.nextWake(time.Now()))
+		select {
+		case result := <-l.results:
+			result()
+			l.drainResults()
+		case <-timer.C:
+		case <-stop:
+			stop = nil
+			l.stop()
+			shutdown := time.NewTimer(l.cfg.ShutdownTimeout)
+			defer shutdown.Stop()
+			deadline = shutdown.C
+		case <-deadline:
+			return l.abandon(abandon)
+		}
+	}
+	return l.leave(abandon)
+}
+
+// start begins every call that may begin now.
+func (l *loop) start(now time.Time) {
+	l.lease(now)
+	l.tryCircuits(now)
+	l.fetch(now)
+	l.publishReady(now)
+	l.settle(now)
+	if l.once && !l.stopping && l.drained(now) {
+		l.stop()
+	}
+}
+
+// drainResults takes the results that are there already, so that one pass of the loop serves them all.
+func (l *loop) drainResults() {
+	for {
+		select {
+		case result := <-l.results:
+			result()
+		default:
+			return
+		}
+	}
+}
+
+// call runs f in a goroutine; what f returns is run by the loop.
+func (l *loop) call(f func(ctx context.Context) func()) {
+	l.workers.Add(1)
+	go func() {
+		defer l.workers.Done()
+		l.results <- f(l.work)
+	}()
+}
+
+// stop begins the end of the run: what is not being published yet goes back to the store.
+func (l *loop) stop() {
+	if l.stopping {
+		return
+	}
+	l.stopping = true
+	l.fetcher.wake()
+	if l.fetcher.busy {
+		l.fetcher.cancel()
+	}
+}
+
+// finished reports whether a stopping run has nothing under way.
+func (l *loop) finished() bool {
+	return l.stopping && !l.fetcher.busy && !l.leases.busy && l.publish.calls == 0 && l.settler.idle()
+}
+
+// drained reports, for RunOnce, whether nothing is left to do now.
+func (l *loop) drained(now time.Time) bool {
+	if err := l.troubles.first(); err != nil {
+		return !l.busy()
+	}
+	if !l.leases.settled || l.busy() || anyWants(now, l.fetchable()) {
+		return false
+	}
+	return len(l.lanes) == 0 || l.fetcher.foundNothing || l.brokerPaused()
+}
+
+// busy reports whether a call is under way or a record in memory.
+func (l *loop) busy() bool {
+	records, _ := l.queue.Held()
+	return l.fetcher.busy || l.leases.busy || l.publish.calls > 0 || !l.settler.idle() || records > 0
+}
+
+// nextWake is how long the loop may sleep if no result arrives.
+func (l *loop) nextWake(now time.Time) time.Duration {
+	next := now.Add(time.Minute)
+	earlier := func(t time.Time) {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	if !l.leases.busy {
+		earlier(l.leases.next)
+	}
+	if !l.fetcher.blocked {
+		earlier(l.fetcher.next)
+		for _, f := range l.fetchable() {
+			if due, ok := f.gate.NextDue(); ok {
+				earlier(due)
+			}
+		}
+	}
+	for _, c := range l.circuits {
+		if !c.publishing && !l.stopping {
+			earlier(c.until)
+		}
+	}
+	if len(l.settler.pending) > 0 && l.settler.calls < maxSettles {
+		earlier(l.settler.next)
+	}
+	return max(next.Sub(now), 0)
+}
+
+// leave ends a run whose work is done.
+func (l *loop) leave(abandon func()) error {
+	l.fetcher.wake()
+	ctx, cancel := context.WithTimeout(l.work, l.cfg.LeaseTTL/leaseRenewals)
+	defer cancel()
+	_, err := l.store.Lease(ctx, LeaseRequest{Member: l.member, TTL: l.cfg.LeaseTTL, Leave: true})
+	abandon()
+	l.wait()
+	if err != nil {
+		l.log.Warn("lanes could not be given back; others take them when their lease expires", "error", err)
+	}
+	l.log.Info("dispatcher stops")
+	if !l.once {
+		return nil
+	}
+	return errors.Join(l.troubles.first(), l.circuitErrors())
+}
+
+// abandonGrace is how long a run that was abandoned waits for calls that do not heed the end of their context.
+const abandonGrace = 5 * time.Second
+
+// abandon ends a run whose shutdown timeout has passed.
+func (l *loop) abandon(abandon func()) error {
+	records, _ := l.queue.Held()
+	abandon()
+	l.fetcher.wake()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.work), time.Second)
+	defer cancel()
+	if _, err := l.store.Lease(ctx, LeaseRequest{Member: l.member, TTL: l.cfg.LeaseTTL, Leave: true}); err != nil {
+		l.log.Warn("lanes could not be given back; others take them when their lease expires", "error", err)
+	}
+	l.wait()
+	return fmt.Errorf("%w: %d records, they are published again", ErrShutdownTimeout, records)
+}
+
+// wait waits for the goroutines of calls, which end soon after their context has.
+func (l *loop) wait() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.workers.Wait()
+	}()
+	timeout := time.NewTimer(abandonGrace)
+	defer timeout.Stop()
+	for {
+		select {
+		case <-l.results:
+		case <-done:
+			return
+		case <-timeout.C:
+			l.log.Error("a call of the store or broker did not return after its context ended")
+			return
+		}
+	}
+}
+
+// report publishes the state of the run.
+func (l *loop) report() {
+	records, _ := l.queue.Held()
+	h := Health{
+		Ready: true, Lanes: len(l.lanes), TotalLanes: l.leases.total, Members: len(l.leases.members), InFlight: records,
+	}
+	if err := l.circuitErrors(); err != nil {
+		h.Reason = err.Error()
+		h.Ready = !l.brokerPaused()
+	}
+	if err := l.troubles.first(); err != nil {
+		h.Ready, h.Reason = false, err.Error()
+	}
+	switch {
+	case l.stopping:
+		h.Ready, h.Reason = false, "stopping"
+	case h.Ready && l.leases.total == 0:
+		h.Ready, h.Reason = false, "starting"
+	}
+	l.owner.setHealth(h)
+}
+
+// observe tells the observer, whose panic is its own.
+func (l *loop) observe(e Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.log.Error("the observer panicked", "event", fmt.Sprintf("%T", e), "panic", p)
+		}
+	}()
+	l.cfg.Observer.Observe(e)
+}
+
+// troubles remembers which operations of the store fail, so that each trouble is logged when it begins, when it
+// changes and when it ends, and not each time.
+type troubles struct {
+	log  *slog.Logger
+	open map[string]*trouble
+}
+
+type trouble struct {
+	err      error
+	failures int
+}
+
+// note records the result of an operation, and returns how often it failed in a row.
+func (t *troubles) note(operation string, err error) int {
+	was := t.open[operation]
+	if err == nil {
+		if was != nil {
+			delete(t.open, operation)
+			t.log.Info(operation+" works again", "failures", was.failures)
+		}
+		return 0
+	}
+	if was == nil {
+		was = &trouble{}
+		if t.open == nil {
+			t.open = map[string]*trouble{}
+		}
+		t.open[operation] = was
+	}
+	if was.err == nil || was.err.Error() != err.Error() {
+		t.log.Warn(operation+" fails, trying again", "error", err)
+	}
+	was.err = err
+	was.failures++
+	return was.failures
+}
+
+// first returns one of the troubles, always the same one while it lasts.
+func (t *troubles) first() error {
+	for _, operation := range []string{opLease, opFetch, opSettle} {
+		if was := t.open[operation]; was != nil {
+			return fmt.Errorf("%s: %w", operation, was.err)
+		}
+	}
+	return nil
+}
+
+// The operations of the store in logs and health.
+const (
+	opLease  = "lease"
+	opFetch  = "fetch"
+	opSettle = "settle"
+)
