@@ -17,7 +17,7 @@ type Broker interface {
 	// the rule that failed.
 	Prepare(r *Record) (Prepared, error)
 
-	// PublishBatch sends messages of one Destination and returns one Result for each, in the same order; a batch is
+	// PublishBatch sends messages of one Destination of one Broker and returns one Result for each, in the same order; a batch is
 	// never empty and never larger than Capabilities allow. Messages of one key are in the order they must be stored
 	// in. Calls run at the same time only for disjoint keys.
 	//
@@ -62,7 +62,9 @@ type Capabilities struct {
 type Prepared struct {
 	// Record is the record it was made of.
 	Record *Record
-	// Destination is where it goes, as the ordering strategy decided: equal for all records of one topic.
+	// Broker names the broker it goes to, for a [Multi]; empty for every other Broker.
+	Broker string
+	// Destination is where it goes there, as the ordering strategy decided: equal for all records of one topic.
 	Destination string
 	// Bytes is the size on the wire, as far as limits count it.
 	Bytes int
@@ -106,6 +108,13 @@ type Result struct {
 	// Err is nil exactly when the outcome is OutcomeDelivered. errors.As finds a *[PublishError] in it; without one it
 	// counts as transient trouble of the message.
 	Err error
+}
+
+// Multi is a [Broker] made of several: each has its own capabilities, its own calls, and its own outages.
+type Multi interface {
+	Broker
+	// CapabilitiesOf returns the capabilities of the broker that Prepared.Broker names. Constant.
+	CapabilitiesOf(broker string) Capabilities
 }
 
 // Topology is a [Broker] that can make and check what its topics need at the broker. Never called by the dispatcher

@@ -41,7 +41,7 @@ func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError) {
 	}
 	l.log.Warn("paused: nothing is charged to its messages meanwhile", "what", nameOf(outlet),
 		"class", pe.Class.String(), "failures", c.failures, "retry_in", wait, "error", pe)
-	l.observe(PauseEvent{Destination: outlet.Destination, Failures: c.failures, RetryIn: wait, Err: pe})
+	l.observe(PauseEvent{Broker: outlet.Broker, Destination: outlet.Destination, Failures: c.failures, RetryIn: wait, Err: pe})
 }
 
 // tryCircuits half-opens the circuits whose wait is over.
@@ -90,6 +90,9 @@ func (l *loop) outletsInTrouble() []ordering.Outlet {
 
 // mayPublish reports whether a call to the outlet may begin.
 func (l *loop) mayPublish(outlet ordering.Outlet) bool {
+	if !l.publish.free(outlet.Broker) {
+		return false
+	}
 	for trouble, c := range l.circuits {
 		if trouble.Covers(outlet) && (!c.halfOpen || c.publishing) {
 			return false
@@ -134,18 +137,12 @@ func (l *loop) resume(now time.Time, outlet ordering.Outlet) {
 	l.fetcher.next = time.Time{}
 	l.fetcher.wake()
 	l.log.Info("works again", "what", nameOf(outlet), "failures", c.failures)
-	l.observe(ResumeEvent{Destination: outlet.Destination})
+	l.observe(ResumeEvent{Broker: outlet.Broker, Destination: outlet.Destination})
 }
 
-// brokerPaused reports whether the whole broker is in trouble.
-func (l *loop) brokerPaused() bool {
-	for outlet := range l.circuits {
-		if outlet.Destination == "" {
-			return true
-		}
-	}
-	return false
-}
+// brokerPaused reports whether the whole broker is in trouble. One of several brokers is like a destination: the others
+// go on.
+func (l *loop) brokerPaused() bool { return l.circuits[ordering.Outlet{}] != nil }
 
 // circuitErrors tells what is paused, and why.
 func (l *loop) circuitErrors() error {
@@ -157,8 +154,12 @@ func (l *loop) circuitErrors() error {
 }
 
 func nameOf(outlet ordering.Outlet) string {
-	if outlet.Destination == "" {
+	switch {
+	case outlet == ordering.Outlet{}:
 		return "the broker"
+	case outlet.Destination == "":
+		return fmt.Sprintf("the broker %q", outlet.Broker)
+	default:
+		return fmt.Sprintf("destination %q", outlet.Destination)
 	}
-	return fmt.Sprintf("destination %q", outlet.Destination)
 }

@@ -18,7 +18,6 @@ type loop struct {
 	store  Store
 	broker Broker
 	cfg    Config
-	caps   Capabilities
 	log    *slog.Logger
 	owner  *Dispatcher
 	once   bool // return when nothing is left
@@ -65,9 +64,10 @@ type lane struct {
 func newLoop(d *Dispatcher, once bool) *loop {
 	member := d.cfg.Name + "-" + NewEventID()
 	l := &loop{
-		store: d.store, broker: d.broker, cfg: d.cfg, caps: d.broker.Capabilities(), owner: d, once: once,
-		log:    d.cfg.Logger.With("outbox", d.cfg.Name, "member", member),
-		member: member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{},
+		store: d.store, broker: d.broker, cfg: d.cfg, owner: d, once: once,
+		publish: newPublisher(d.broker),
+		log:     d.cfg.Logger.With("outbox", d.cfg.Name, "member", member),
+		member:  member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{},
 		circuits: map[ordering.Outlet]*circuit{},
 		results:  make(chan func(), 16),
 	}
@@ -154,7 +154,7 @@ func (l *loop) stop() {
 
 // finished reports whether a stopping run has nothing under way.
 func (l *loop) finished() bool {
-	return l.stopping && !l.fetcher.busy && !l.leases.busy && l.publish.calls == 0 && l.settler.idle()
+	return l.stopping && !l.fetcher.busy && !l.leases.busy && l.publish.total == 0 && l.settler.idle()
 }
 
 // drained reports, for RunOnce, whether nothing is left to do now.
@@ -171,7 +171,7 @@ func (l *loop) drained(now time.Time) bool {
 // busy reports whether a call is under way or a record in memory.
 func (l *loop) busy() bool {
 	records, _ := l.queue.Held()
-	return l.fetcher.busy || l.leases.busy || l.publish.calls > 0 || !l.settler.idle() || records > 0
+	return l.fetcher.busy || l.leases.busy || l.publish.total > 0 || !l.settler.idle() || records > 0
 }
 
 // nextWake is how long the loop may sleep if no result arrives.

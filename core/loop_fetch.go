@@ -140,7 +140,7 @@ func (l *loop) prepareOne(now time.Time, r *Record, e *entry) {
 	e.Value.prepared, e.Value.err = l.encode(r)
 	e.Solo = e.Value.err != nil
 	if e.Value.err == nil {
-		e.Outlet.Destination = e.Value.prepared.Destination
+		e.Outlet = ordering.Outlet{Broker: e.Value.prepared.Broker, Destination: e.Value.prepared.Destination}
 		e.Bytes = max(e.Bytes, e.Value.prepared.Bytes)
 	}
 }

@@ -11,22 +11,41 @@ import (
 
 // publisher is the state of publishing.
 type publisher struct {
-	calls int // under way
+	caps  func(broker string) Capabilities
+	calls map[string]int // under way, by broker
+	total int
+}
+
+func newPublisher(b Broker) publisher {
+	p := publisher{calls: map[string]int{}}
+	if multi, ok := b.(Multi); ok {
+		p.caps = multi.CapabilitiesOf
+		return p
+	}
+	caps := b.Capabilities()
+	p.caps = func(string) Capabilities { return caps }
+	return p
+}
+
+// free reports whether the broker may get another call.
+func (p *publisher) free(broker string) bool {
+	return p.calls[broker] < max(p.caps(broker).MaxInFlight, 1)
 }
 
 // publishReady begins as many publish calls as there are records ready and calls allowed. None begins when our leases
 // may have expired: somebody else may be publishing the same keys.
 func (l *loop) publishReady(now time.Time) {
-	for l.publish.calls < max(l.caps.MaxInFlight, 1) && !l.stopping && now.Before(l.leases.trusted) {
+	for !l.stopping && now.Before(l.leases.trusted) {
 		outlet, ok := l.queue.Next(l.mayPublish)
 		if !ok {
 			return
 		}
+		caps := l.publish.caps(outlet.Broker)
 		limit := ordering.Limit{
-			Records: l.cfg.PublishSize, Bytes: l.caps.MaxBatchBytes, Runs: l.caps.KeyGuarantee == PrefixPerKey,
+			Records: l.cfg.PublishSize, Bytes: caps.MaxBatchBytes, Runs: caps.KeyGuarantee == PrefixPerKey,
 		}
-		if l.caps.MaxBatch > 0 {
-			limit.Records = min(limit.Records, l.caps.MaxBatch)
+		if caps.MaxBatch > 0 {
+			limit.Records = min(limit.Records, caps.MaxBatch)
 		}
 		trials := l.trialsOf(outlet)
 		if len(trials) > 0 {
@@ -59,7 +78,8 @@ func (l *loop) takeUnprepared(now time.Time, batch []*entry) []*entry {
 
 // publishBatch publishes the records in one call.
 func (l *loop) publishBatch(outlet ordering.Outlet, batch []*entry) {
-	l.publish.calls++
+	l.publish.calls[outlet.Broker]++
+	l.publish.total++
 	l.call(func(ctx context.Context) func() {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, l.cfg.PublishTimeout)
@@ -71,9 +91,10 @@ func (l *loop) publishBatch(outlet ordering.Outlet, batch []*entry) {
 		results := l.callBroker(ctx, prepared)
 		took := time.Since(start)
 		return func() {
-			l.publish.calls--
+			l.publish.calls[outlet.Broker]--
+			l.publish.total--
 			l.published(outlet, batch, results)
-			l.observe(PublishEvent{Destination: outlet.Destination, Batch: prepared, Results: results, Took: took})
+			l.observe(PublishEvent{Broker: outlet.Broker, Destination: outlet.Destination, Batch: prepared, Results: results, Took: took})
 		}
 	})
 }

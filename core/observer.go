@@ -26,8 +26,8 @@ type (
 	}
 	// PublishEvent says that a publish call ended.
 	PublishEvent struct {
-		// Destination is where the batch went.
-		Destination string
+		// Broker and Destination are where the batch went; Broker is empty unless there are several.
+		Broker, Destination string
 		// Batch and Results are the call's, one result for each message.
 		Batch   []Prepared
 		Results []Result
@@ -64,7 +64,7 @@ type (
 	}
 	// PauseEvent says that a destination, or with an empty Destination the broker, is in trouble and paused.
 	PauseEvent struct {
-		Destination string
+		Broker, Destination string
 		// Failures is how often it failed in a row.
 		Failures int
 		// RetryIn is when it is tried again.
@@ -72,7 +72,7 @@ type (
 		Err     error
 	}
 	// ResumeEvent says that a paused destination or broker works again.
-	ResumeEvent struct{ Destination string }
+	ResumeEvent struct{ Broker, Destination string }
 	// LanesEvent says that the lanes of this dispatcher changed.
 	LanesEvent struct {
 		// Held is how many it has, Total how many there are.

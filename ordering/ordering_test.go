@@ -3,6 +3,7 @@ package ordering_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -207,4 +208,78 @@ func ExampleGate() {
 	// 1 created
 	// 0 ready, 1 key closed
 	// read again: 1
+}
+
+func TestShards_SpreadAndName(t *testing.T) {
+	t.Parallel()
+	s := ordering.Shards{Count: 16, Generation: 3}
+	count := map[string]int{}
+	for i := range 16_000 {
+		route, err := s.Route(ordering.Input{Topic: "orders", AggregateType: "order", AggregateID: fmt.Sprint(i)})
+		if err != nil || route.Destination != "orders" {
+			t.Fatal(route, err)
+		}
+		count[route.Token]++
+	}
+	for shard := range 16 {
+		if n := count[s.Token(shard)]; n < 800 || n > 1200 {
+			t.Errorf("shard %d got %d of 16000", shard, n)
+		}
+	}
+	for _, bad := range []ordering.Shards{{Count: -1}, {Count: ordering.MaxShards + 1}, {Generation: -1}} {
+		if bad.Validate() == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+	if err := (ordering.Shards{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Aggregate ids that break the rules of SQS get a legal group of their own.
+func TestField_142_EveryAggregateHasALegalGroupOfItsOwn(t *testing.T) {
+	t.Parallel()
+	long := func(last string) string { return strings.Repeat("x", 999) + last }
+	ids := []string{
+		"", "ord_1", "ord_1\n", strings.Repeat("x", 128), strings.Repeat("x", 129), long("a"), long("b"), "заказ 1", "a/b?c", "a b",
+		"h.1", "\x7f",
+	}
+	seen := map[string]string{}
+	for _, id := range ids {
+		route, err := ordering.MessageGroup{}.Route(ordering.Input{Topic: "orders", AggregateID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		group := route.Token
+		if other, taken := seen[group]; taken {
+			t.Errorf("%q and %q share the group %q", id, other, group)
+		}
+		seen[group] = id
+		if group == "" || len(group) > 128 || strings.ContainsFunc(group, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			t.Errorf("%q: illegal group %q", id, group)
+		}
+	}
+	if seen["a/b?c"] != "a/b?c" {
+		t.Error("a legal id is not used as it is")
+	}
+}
+
+func ExampleShards() {
+	s := ordering.Shards{Count: 64}
+	route, err := s.Route(ordering.Input{Topic: "orders", AggregateType: "order", AggregateID: "ord_1"})
+	fmt.Println(route.Destination, route.Token, err)
+	fmt.Println(s.Fingerprint())
+	// Output:
+	// orders 1.16 <nil>
+	// shards/v1:64:g1
+}
+
+func ExampleMessageGroup() {
+	for _, id := range []string{"ord_1", "заказ 1"} {
+		route, err := ordering.MessageGroup{}.Route(ordering.Input{Topic: "orders.fifo", AggregateID: id})
+		fmt.Println(route.Token, err)
+	}
+	// Output:
+	// ord_1 <nil>
+	// h.ca0537a7c33181fe88741db4927421b6850c0ce162e53995eb0643d7b5b76da4 <nil>
 }

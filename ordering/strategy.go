@@ -1,6 +1,12 @@
 package ordering
 
-import "fmt"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Route is where a [Strategy] sends one message at the broker.
 type Route struct {
@@ -93,3 +99,90 @@ func (None) Route(in Input) (Route, error) { return Route{Destination: in.Topic}
 
 // Fingerprint is "none/v1".
 func (None) Fingerprint() string { return "none/v1" }
+
+// Defaults and limits of [Shards].
+const (
+	// DefaultShards is how many virtual shards a topic has: enough to spread over many queues later, few enough to
+	// list their bindings.
+	DefaultShards = 256
+	// MaxShards bounds Shards.Count.
+	MaxShards = 65536
+)
+
+// Shards orders by shard, for brokers whose unit of order is a queue: the token is the generation and the virtual
+// shard of the aggregate, for example "1.42". A consumer group binds the virtual shards to as many queues as it likes.
+// The zero value is ready to use.
+type Shards struct {
+	// Count is the number of virtual shards; 0 means [DefaultShards]. Fixed within one generation.
+	Count int
+	// Generation is raised by one whenever Count changes, so that the shards of the old count and of the new one are
+	// told apart; 0 means 1.
+	Generation int
+}
+
+// WithDefaults returns a copy with defaults in place of zero fields.
+func (s Shards) WithDefaults() Shards {
+	if s.Count == 0 {
+		s.Count = DefaultShards
+	}
+	if s.Generation == 0 {
+		s.Generation = 1
+	}
+	return s
+}
+
+// Route sends the message to its topic under its generation and virtual shard.
+func (s Shards) Route(in Input) (Route, error) {
+	s = s.WithDefaults()
+	return Route{Destination: in.Topic, Token: s.Token(Lane(in.AggregateType, in.AggregateID, s.Count))}, nil
+}
+
+// Token is the token of a virtual shard, from 0 to Count-1.
+func (s Shards) Token(shard int) string {
+	return strconv.Itoa(s.WithDefaults().Generation) + "." + strconv.Itoa(shard)
+}
+
+// Fingerprint is for example "shards/v1:256:g1".
+func (s Shards) Fingerprint() string {
+	s = s.WithDefaults()
+	return fmt.Sprintf("shards/v1:%d:g%d", s.Count, s.Generation)
+}
+
+// Validate reports a count or a generation out of range.
+func (s Shards) Validate() error {
+	if s.Count < 0 || s.Count > MaxShards {
+		return fmt.Errorf("count: %d is not between 1 and %d", s.Count, MaxShards)
+	}
+	if s.Generation < 0 {
+		return fmt.Errorf("generation: %d is negative", s.Generation)
+	}
+	return nil
+}
+
+// maxGroupBytes is SQS's limit of a message group id.
+const maxGroupBytes = 128
+
+// MessageGroup orders by message group, as SQS FIFO queues do: the token is the aggregate id where that is a legal
+// group id (1 to 128 visible ASCII characters), and otherwise "h." and the hexadecimal SHA-256 of it. An id that
+// begins with "h." is hashed too, so that no two aggregates get the same group.
+type MessageGroup struct{}
+
+// Route sends the message to its topic under its group.
+func (MessageGroup) Route(in Input) (Route, error) {
+	return Route{Destination: in.Topic, Token: group(in.AggregateID)}, nil
+}
+
+// Fingerprint is "message-group/v1".
+func (MessageGroup) Fingerprint() string { return "message-group/v1" }
+
+func group(id string) string {
+	legal := id != "" && len(id) <= maxGroupBytes && !strings.HasPrefix(id, "h.")
+	for i := 0; legal && i < len(id); i++ {
+		legal = id[i] > ' ' && id[i] <= '~'
+	}
+	if legal {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "h." + hex.EncodeToString(sum[:])
+}
