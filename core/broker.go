@@ -117,6 +117,15 @@ type Multi interface {
 	CapabilitiesOf(broker string) Capabilities
 }
 
+// Fingerprinter is a [Broker] that can say by which ordering strategy it publishes a destination; see
+// [FingerprintKeeper].
+type Fingerprinter interface {
+	// Fingerprint names everything that decides which way a key takes at the destination: the strategy's fingerprint,
+	// and what the destination itself adds to it, such as a number of partitions. It may ask the broker; an error is
+	// handled like one of PublishBatch. The broker name is empty unless there are several.
+	Fingerprint(ctx context.Context, broker, destination string) (string, error)
+}
+
 // Topology is a [Broker] that can make and check what its topics need at the broker. Never called by the dispatcher
 // on its own account: people call it, or their deployment.
 type Topology interface {

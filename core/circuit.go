@@ -39,6 +39,11 @@ func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError) {
 	for _, n := range l.laneNumbers() {
 		l.lanes[n].gate.Pause(now, outlet)
 	}
+	for other := range l.agreements {
+		if outlet.Covers(other) && !l.agreements[other].checking {
+			delete(l.agreements, other) // whatever is wrong, it may be that
+		}
+	}
 	l.log.Warn("paused: nothing is charged to its messages meanwhile", "what", nameOf(outlet),
 		"class", pe.Class.String(), "failures", c.failures, "retry_in", wait, "error", pe)
 	l.observe(PauseEvent{Broker: outlet.Broker, Destination: outlet.Destination, Failures: c.failures, RetryIn: wait, Err: pe})
@@ -90,7 +95,7 @@ func (l *loop) outletsInTrouble() []ordering.Outlet {
 
 // mayPublish reports whether a call to the outlet may begin.
 func (l *loop) mayPublish(outlet ordering.Outlet) bool {
-	if !l.publish.free(outlet.Broker) {
+	if !l.publish.free(outlet.Broker) || !l.agreedOn(time.Now(), outlet) {
 		return false
 	}
 	for trouble, c := range l.circuits {

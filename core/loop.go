@@ -31,6 +31,8 @@ type loop struct {
 	settler  settler
 	circuits map[ordering.Outlet]*circuit
 	troubles troubles
+	// agreements are the destinations whose ordering strategy was compared with the store's.
+	agreements map[ordering.Outlet]*agreement
 
 	results chan func()
 	workers sync.WaitGroup
@@ -68,8 +70,8 @@ func newLoop(d *Dispatcher, once bool) *loop {
 		publish: newPublisher(d.broker),
 		log:     d.cfg.Logger.With("outbox", d.cfg.Name, "member", member),
 		member:  member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{},
-		circuits: map[ordering.Outlet]*circuit{},
-		results:  make(chan func(), 16),
+		circuits: map[ordering.Outlet]*circuit{}, agreements: map[ordering.Outlet]*agreement{},
+		results: make(chan func(), 16),
 	}
 	l.troubles.log = l.log
 	return l
@@ -191,6 +193,11 @@ func (l *loop) nextWake(now time.Time) time.Duration {
 			if due, ok := f.gate.NextDue(); ok {
 				earlier(due)
 			}
+		}
+	}
+	for _, a := range l.agreements {
+		if !a.checking && !a.agreed {
+			earlier(a.next)
 		}
 	}
 	for _, c := range l.circuits {
@@ -331,7 +338,7 @@ func (t *troubles) note(operation string, err error) int {
 
 // first returns one of the troubles, always the same one while it lasts.
 func (t *troubles) first() error {
-	for _, operation := range []string{opLease, opFetch, opSettle} {
+	for _, operation := range []string{opLease, opFetch, opSettle, opStrategy} {
 		if was := t.open[operation]; was != nil {
 			return fmt.Errorf("%s: %w", operation, was.err)
 		}
@@ -344,4 +351,6 @@ const (
 	opLease  = "lease"
 	opFetch  = "fetch"
 	opSettle = "settle"
+	// opStrategy compares ordering strategies.
+	opStrategy = "compare ordering strategies"
 )

@@ -222,6 +222,18 @@ type Waker interface {
 	Sleep(ctx context.Context, d time.Duration)
 }
 
+// FingerprintKeeper is a [Store] that remembers by which ordering strategy each destination is published, so that two
+// dispatchers with different configurations do not publish the same destination, and a change of the configuration
+// does not go unnoticed.
+type FingerprintKeeper interface {
+	// Fingerprint returns the fingerprint remembered for the destination of the broker (empty unless there are
+	// several). When there is none it remembers the given one and returns it. Callers that come at the same time get
+	// the same answer.
+	Fingerprint(ctx context.Context, broker, destination, fingerprint string) (remembered string, err error)
+	// AcceptFingerprint replaces what is remembered: a person has decided that the change is safe.
+	AcceptFingerprint(ctx context.Context, broker, destination, fingerprint string) error
+}
+
 // Migration is one step of a store's schema.
 type Migration struct {
 	// Version is 1 for the first step and grows by one.
