@@ -40,7 +40,10 @@ type Store interface {
 	// Under one lease (lane and epoch) a record is returned once; it is returned again only from RewindFrom on. So the
 	// Store remembers for each lane how far it got, forgets that with the lease, and starts at the beginning with every
 	// other epoch. (The dispatcher lets go of records that it cannot publish for the time being, without telling; they
-	// must not come back with every fetch and crowd out the rest.)
+	// must not come back with every fetch and crowd out the rest.) When a reply is cut within late commits, the Store
+	// goes back to the cut, and what is above it is returned once more as far as it is not held.
+	//
+	// A lease that has expired but that nobody took is still the current one, for Fetch and for Settle.
 	Fetch(ctx context.Context, req FetchRequest) (Batch, error)
 
 	// Settle writes the results of records in one transaction, fenced: items of a lane whose lease (member and epoch)
