@@ -177,6 +177,9 @@ func (l *loop) fetchFailed(lanes []laneFetch, took time.Duration, err error) {
 	for _, f := range lanes {
 		f.gate.FailFetch(now)
 	}
+	if l.stopping {
+		return // stop has cancelled it
+	}
 	failures := l.troubles.note(opFetch, err)
 	l.fetcher.next = now.Add(l.cfg.Outage.Delay(failures))
 	l.observe(FetchEvent{Lanes: len(lanes), Took: took, Err: err})

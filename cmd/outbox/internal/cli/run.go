@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-outbox/outbox/cmd/outbox/internal/adapters"
+	"github.com/go-outbox/outbox/core"
+)
+
+// closeTimeout bounds closing the broker's connections, which have nothing left to do.
+const closeTimeout = 5 * time.Second
+
+type runFlags struct {
+	store, broker string
+	once          bool
+	config        core.Config
+}
+
+func (p *program) runCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Dispatch events until a signal comes, or with --once until none is left",
+		Long: "Run carries events from the store to the broker. Start as many as you like on one store: they share the\n" +
+			"work and take over from each other. A store or broker that cannot be reached, or tables that are not there\n" +
+			"yet, do not end it.\n\n" +
+			"The first SIGINT or SIGTERM lets what is in flight finish, the second one aborts.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context(), flags) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.store, "store", "", "URL of the store (default $"+envStore+")")
+	f.StringVar(&flags.broker, "broker", "", "URL of the broker (default $"+envBroker+")")
+	f.BoolVar(&flags.once, "once", false, "dispatch what is there and return")
+	f.StringVar(&flags.config.Name, "name", "outbox", "name in logs")
+	f.IntVar(&flags.config.FetchSize, "fetch-size", core.DefaultFetchSize, "events per fetch")
+	f.IntVar(&flags.config.Retry.MaxAttempts, "max-attempts", core.DefaultMaxAttempts,
+		"failed attempts after which an event is parked")
+	f.DurationVar(&flags.config.LeaseTTL, "lease-ttl", core.DefaultLeaseTTL, "time until another process takes over after a crash")
+	f.DurationVar(&flags.config.ShutdownTimeout, "shutdown-timeout", core.DefaultShutdownTimeout,
+		"time for what is in flight after a signal")
+	return cmd
+}
+
+// run reports all faults of the settings at once, and dispatches until a signal comes.
+func (p *program) run(ctx context.Context, flags runFlags) error {
+	store, storeErr := adapters.ParseStore(fallback(flags.store, envStore)) //nolint:contextcheck // it opens nothing
+	broker, brokerErr := adapters.ParseBroker(fallback(flags.broker, envBroker))
+	if err := usage(errors.Join(
+		prefix("--store", storeErr), prefix("--broker", brokerErr), flags.config.WithDefaults().Validate(),
+	)); err != nil {
+		return err
+	}
+	return untilSignals(ctx, p.log, func(ctx context.Context) error {
+		return p.dispatch(ctx, store, broker, flags)
+	})
+}
+
+// dispatch opens both ends and runs a dispatcher between them.
+func (p *program) dispatch(ctx context.Context, from adapters.Store, to adapters.Broker, flags runFlags) (err error) {
+	store, err := p.openStore(ctx, from, flags)
+	if store == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	broker, err := to.Open(ctx, p.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeBroker(ctx, broker)) }()
+
+	count := &tally{}
+	flags.config.Logger, flags.config.Observer = p.log, count
+	dispatcher, err := core.NewDispatcher(store, broker, flags.config)
+	if err != nil {
+		return err
+	}
+	defer func() { count.report(p.log) }()
+	if flags.once {
+		return dispatcher.RunOnce(ctx)
+	}
+	return dispatcher.Run(ctx)
+}
+
+// openStore opens the store. A server that cannot be reached yet is waited for, unless the run is for once. When a
+// signal ends the waiting there is neither a store nor an error.
+func (p *program) openStore(ctx context.Context, from adapters.Store, flags runFlags) (core.Store, error) {
+	backoff := flags.config.WithDefaults().Outage
+	for failures := 1; ; failures++ {
+		store, err := from.Open(ctx, p.log)
+		switch {
+		case err == nil:
+			return store, nil
+		case !from.Remote || flags.once:
+			return nil, err
+		}
+		wait := backoff.Delay(failures)
+		p.log.Warn("the store cannot be opened, trying again", "retry_in", wait, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// untilSignals calls work with a context that the first signal ends, and leaves it behind at the second.
+func untilSignals(ctx context.Context, log *slog.Logger, work func(context.Context) error) error {
+	ctx, drain := context.WithCancel(ctx)
+	defer drain()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ended := make(chan error, 1)
+	go func() { ended <- work(ctx) }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case s := <-signals:
+			if ctx.Err() != nil {
+				return errInterrupted
+			}
+			log.Info("finishing what is in flight; a second signal aborts", "signal", s.String())
+			drain()
+		}
+	}
+}
+
+func closeBroker(ctx context.Context, broker core.Broker) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	return broker.Close(ctx)
+}
+
+func prefix(flag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
+
+// tally counts what a run did, for its last line.
+type tally struct {
+	published, parked int
+	lanes, total      int
+}
+
+// Observe is called by the dispatcher from one goroutine.
+func (t *tally) Observe(event core.Event) {
+	switch e := event.(type) {
+	case core.SettleEvent:
+		if e.Err == nil {
+			t.published += e.Published
+			t.parked += e.Parked
+		}
+	case core.LanesEvent:
+		t.lanes, t.total = max(t.lanes, e.Held), e.Total
+	}
+}
+
+func (t *tally) report(log *slog.Logger) {
+	log.Info("done", "published", t.published, "parked", t.parked)
+	if t.lanes < t.total {
+		log.Warn("lanes of another dispatcher were left to it, with the events in them; when it is dead, run again after "+
+			"its lease", "held", t.lanes, "total", t.total)
+	}
+}
