@@ -24,8 +24,10 @@
 // goes out after the one before it was delivered. When a call is abandoned with an unknown outcome, the partition begins
 // a new producer epoch: from its first batch on, the leader refuses what may still be on its way.
 //
-// Adding partitions to a topic moves keys, so that newer events of a key can be consumed before older ones. It is logged
-// as a warning. Drain the topic first, or pin ordering.RecordKey.Partitions before.
+// Adding partitions to a topic moves keys, so that newer events of a key can be consumed before older ones. The number
+// is part of the fingerprint: with a store that keeps fingerprints the dispatcher pauses the topic within a minute or
+// so, and no key moves before a person has accepted the change. Elsewhere it is logged as a warning. Drain the topic
+// first, or pin ordering.RecordKey.Partitions before.
 //
 // # Limits
 //

@@ -28,13 +28,12 @@ func newPartitioner(strategy ordering.Strategy) partitioner {
 	return p
 }
 
-// pick returns the partition of a key among so many.
-func (p partitioner) pick(key []byte, partitions int) int { return p.hash(key, p.spread(partitions)) }
-
-// spread is how many of a topic's partitions are used.
-func (p partitioner) spread(partitions int) int {
-	if p.pin > 0 {
-		return min(p.pin, partitions)
+// spread is how many partitions of a topic are used: all, but no more than one of the limits that is not 0.
+func spread(partitions int, limits ...int) int {
+	for _, limit := range limits {
+		if limit > 0 {
+			partitions = min(partitions, limit)
+		}
 	}
 	return partitions
 }

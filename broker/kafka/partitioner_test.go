@@ -24,7 +24,7 @@ func TestField_079_JavaPartitions(t *testing.T) {
 		{"100:48069", 12, 9},     // tulios/kafkajs#357
 		{"", 1 << 30, 275646681}, // murmur2 of no bytes
 	} {
-		if got := p.pick([]byte(c.key), c.partitions); got != c.want {
+		if got := p.hash([]byte(c.key), c.partitions); got != c.want {
 			t.Errorf("key %q of %d partitions: %d, want %d", c.key, c.partitions, got, c.want)
 		}
 	}
@@ -54,13 +54,13 @@ func TestPartitionersAgreeWithTheClients(t *testing.T) {
 		ordering.CRC32:   kgo.StickyKeyPartitioner(kgo.SaramaHasher(crc32.ChecksumIEEE)),
 	} {
 		ours, want := newPartitioner(ordering.RecordKey{Hash: hash}), theirs.ForTopic("t")
-		if got, want := ours.pick([]byte("é"), 12), want.Partition(&kgo.Record{Key: []byte("é")}, 12); got != want {
+		if got, want := ours.hash([]byte("é"), 12), want.Partition(&kgo.Record{Key: []byte("é")}, 12); got != want {
 			t.Errorf("%s: key é: %d, want %d", hash, got, want)
 		}
 		for i := range 2000 {
 			key := fmt.Appendf(nil, "größe-%d-of-something-é", i*i)[:i%24] // of all lengths, some cut within a letter
 			n := 1 + i%37
-			if got, want := ours.pick(key, n), want.Partition(&kgo.Record{Key: key}, n); got != want {
+			if got, want := ours.hash(key, n), want.Partition(&kgo.Record{Key: key}, n); got != want {
 				t.Fatalf("%s: key %q of %d partitions: %d, want %d", hash, key, n, got, want)
 			}
 		}
@@ -69,15 +69,11 @@ func TestPartitionersAgreeWithTheClients(t *testing.T) {
 
 func TestPinnedPartitions(t *testing.T) {
 	t.Parallel()
-	pinned := newPartitioner(ordering.RecordKey{Partitions: 3})
-	three := newPartitioner(ordering.RecordKey{})
-	for i := range 100 {
-		key := fmt.Append(nil, "key-", i)
-		if got, want := pinned.pick(key, 6), three.pick(key, 3); got != want {
-			t.Fatalf("key %s: %d of 6 partitions pinned to 3, want %d", key, got, want)
-		}
-		if got := pinned.pick(key, 2); got > 1 {
-			t.Fatalf("key %s: partition %d of 2", key, got)
+	for _, c := range []struct{ partitions, pin, agreed, want int }{
+		{6, 0, 0, 6}, {6, 3, 0, 3}, {2, 3, 0, 2}, {6, 0, 4, 4}, {6, 3, 4, 3},
+	} {
+		if got := spread(c.partitions, c.pin, c.agreed); got != c.want {
+			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }

@@ -131,10 +131,10 @@ func (c *call) split() {
 		r := recordOf(&c.batch[i])
 		var pick int
 		if r.hasKey {
-			pick = c.partition.pick(r.key, len(partitions))
+			pick = c.partition.hash(r.key, c.layout.spread)
 		} else {
 			if keyless < 0 { // all of a call to one partition, for large batches
-				keyless = int(c.topic.rotation.Add(1)) % c.partition.spread(len(partitions))
+				keyless = int(c.topic.rotation.Add(1)) % c.layout.spread
 			}
 			pick = keyless
 		}

@@ -23,6 +23,9 @@ type topic struct {
 	// maxBatchBytes bounds batches, uncompressed, below Config.MaxMessageBytes after the topic refused a larger one;
 	// 0 means that it has not.
 	maxBatchBytes atomic.Int64
+	// agreed is how many partitions [Broker.Fingerprint] told last; 0 while it never did. Keys are spread over so many
+	// until it is asked again, so that the dispatcher learns of more before a key moves.
+	agreed atomic.Int32
 	// rotation picks the partition of records without a key.
 	rotation atomic.Uint32
 
@@ -36,6 +39,7 @@ type layout struct {
 	id         [16]byte
 	loaded     time.Time
 	partitions []*partition
+	spread     int // how many of them are used
 }
 
 // partition is one partition of a topic, the same for all its layouts.
@@ -46,6 +50,16 @@ type partition struct {
 	// and a batch whose fate is unknown can be repeated.
 	turn     chan struct{}
 	identity identity // of who holds the turn
+}
+
+// agree uses all partitions of the layout from now on, and no more when others come.
+func (t *topic) agree(l *layout) {
+	t.agreed.Store(int32(len(l.partitions))) //nolint:gosec // partitions are few
+	if l.spread != len(l.partitions) {
+		all := *l
+		all.spread = len(l.partitions)
+		t.layout.Store(&all)
+	}
 }
 
 func newPartition(index int32) *partition {
@@ -156,6 +170,7 @@ func (ts *topics) merge(t *topic, known *layout, answer *kmsg.MetadataResponseTo
 		p := &answer.Partitions[i]
 		next.partitions[p.Partition].leader.Store(p.Leader)
 	}
+	next.spread = spread(len(next.partitions), ts.pin, int(t.agreed.Load()))
 	if now := len(next.partitions); before != 0 && now != before && (ts.pin == 0 || ts.pin > before) {
 		ts.logger.Warn("kafka: the number of partitions has changed: keys move to other partitions, and newer events "+
 			"of a key can be consumed before older ones", "topic", t.name, "partitions", now, "partitions_before", before)
