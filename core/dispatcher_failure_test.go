@@ -291,3 +291,30 @@ func TestDispatcher_ObserverSeesEveryRecordOnce(t *testing.T) {
 		}
 	})
 }
+
+// After the wait a single record finds out whether a destination works again.
+func TestDispatcher_AHalfOpenCircuitTriesASingleRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		s := newSystem(t, memstore.Config{Lanes: 4}, membroker.Config{Script: membroker.On("bills", func(c membroker.Call) membroker.Plan {
+			sizes = append(sizes, len(c.Batch)) // one call at a time: MaxInFlight is 1
+			return membroker.DestinationDown()
+		})})
+		s.enqueue("bills", 100, 50)
+		_, stop := s.start()
+		wait(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(sizes) < 4 || sizes[0] < 10 {
+			t.Fatalf("calls of %v records", sizes)
+		}
+		for _, n := range sizes[1:] {
+			if n != 1 {
+				t.Errorf("calls of %v records, want one large one and then single ones", sizes)
+				break
+			}
+		}
+	})
+}

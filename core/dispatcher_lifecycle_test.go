@@ -81,10 +81,10 @@ func TestDispatcher_TakesOverFromACrashedReplicaWithinOneTTL(t *testing.T) {
 		_, stopVictim := s.start()
 		wait(time.Second)
 		survivor, stop := s.start()
-		wait(20 * time.Second)
+		wait(19*time.Second + 500*time.Millisecond) // just after a renewal of the victim, long before one of the survivor
 		crashed.Store(true)
 		s.enqueue("orders", 100, 50)
-		wait(core.DefaultLeaseTTL + 100*time.Millisecond)
+		wait(core.DefaultLeaseTTL)
 		if h := survivor.Health(); h.Lanes != 64 {
 			t.Errorf("the survivor has %+v", h)
 		}

@@ -2,14 +2,10 @@ package ordering
 
 import (
 	"cmp"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -449,76 +445,5 @@ func (m *model) trouble() {
 		}
 	case 5:
 		m.poison[w.event] = true
-	}
-}
-
-// mutants breaks one rule of the gate each. Every one has to be caught by the model.
-var mutants = []struct{ name, file, from, to string }{
-	{"no rewind after the head finished", "gate.go", "\tg.rewindTo(k.head)\n\tg.fetchSkipped(k)", "\tg.fetchSkipped(k)"},
-	{"records skipped below the head are forgotten", "gate.go", "if k.low != 0 && k.low < k.head {", "if false {"},
-	{"a rewind is lost to a failed fetch", "gate_fetch.go", "if f.rewind != 0 {", "if false {"},
-	{"a key reopens while its head is held", "gate_fetch.go", "if k.holdHead || after", "if after"},
-	{"a key reopens by a fetch sent above its head", "gate_fetch.go", "k.holdHead || after >= k.head || f", "k.holdHead || f"},
-	{"a key reopens by a fetch sent before the head was let go", "gate_fetch.go", " || f.tick < k.since {", " {"},
-	{"two of a key in flight", "gate.go", "k.first == nil || k.busy > 0 || k", "k.first == nil || k"},
-	{"a rewound record in flight is not fetched again", "gate_fetch.go", "\t\t\tg.again[id] = true", ""},
-	{"a missed settle is not fetched again", "gate_answer.go", "\tif missed {\n\t\tg.rewindTo(e.ID)\n\t}\n", ""},
-	{
-		"a parked head lets followers go before the park is written", "gate_answer.go",
-		"\te.state = entryAnswered\n\tg.closeKey(k, e)\n\treturn true",
-		"\te.state = entryAnswered\n\tg.closeKey(k, e)\n\tg.finishHead(k)\n\treturn true",
-	},
-	{"an outlet opens to a fetch sent before it was resumed", "gate_outlet.go", "p.resuming && tick >= p.since", "p.resuming"},
-	{"a resumed outlet is not rewound", "gate_outlet.go", "\tg.rewindTo(p.low)\n}", "}"},
-	{
-		"a failed record of a run does not stop the rest", "gate_answer.go",
-		"\tcase k.closed && !k.isHead(e):", "\tcase false:",
-	},
-	{"a suspended record of a run does not stop the rest", "gate_answer.go", "k.suspended = p", "_ = p"},
-	{"a key whose head vanished stays closed", "gate_fetch.go", "\tif g.closed > 0 {\n\t\tg.reopenVanished(f, reply)\n\t}\n", ""},
-}
-
-// TestGate_MutantsAreCaught compiles the package with one rule changed at a time and expects the model to fail.
-func TestGate_MutantsAreCaught(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("compiles the package once for each mutant")
-	}
-	for _, mutant := range mutants {
-		t.Run(mutant.name, func(t *testing.T) {
-			source, err := os.ReadFile(mutant.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), mutant.from); n != 1 {
-				t.Fatalf("%s contains the text to change %d times, want once:\n%s", mutant.file, n, mutant.from)
-			}
-			dir := t.TempDir()
-			changed := filepath.Join(dir, mutant.file)
-			text := strings.Replace(string(source), mutant.from, mutant.to, 1)
-			if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			original, err := filepath.Abs(mutant.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			overlayFile := filepath.Join(dir, "overlay.json")
-			if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlayFile, "-run", "KeepsOrderAndLosesNothing",
-				"-gate.seeds", "20000", ".").CombinedOutput()
-			if err == nil {
-				t.Fatalf("the model did not notice:\n%s", out)
-			}
-			if !strings.Contains(string(out), "seed ") {
-				t.Fatalf("failed for another reason:\n%s", out)
-			}
-		})
 	}
 }

@@ -1,0 +1,83 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/go-outbox/outbox/internal/mutation"
+)
+
+// Each mutant breaks one rule of the dispatcher; the tests named have to notice.
+func TestDispatcher_MutantsAreCaught(t *testing.T) {
+	t.Parallel()
+	mutation.Run(t, "--- FAIL", []mutation.Mutant{
+		{
+			Name: "what was not delivered is settled as published", File: "loop_publish.go", Test: "RandomRuns",
+			From: "if r.Outcome == OutcomeDelivered {\n\t\te.Gate()", To: "if r.Outcome != OutcomeRejected {\n\t\te.Gate()",
+		},
+		{
+			Name: "an outage of the broker is charged", File: "loop_publish.go", Test: "AnOutageOfTheBroker",
+			From: "case pe.Scope == ScopeBroker:", To: "case false:",
+		},
+		{
+			Name: "an outage of a destination is charged", File: "loop_publish.go", Test: "AFailingDestination",
+			From: "case pe.Scope == ScopeDestination:", To: "case false:",
+		},
+		{
+			Name: "an attempt counts twice", File: "loop_publish.go", Test: "ObserverSeesEveryRecordOnce",
+			From: "attempts := e.Value.record.Attempts + 1", To: "attempts := e.Value.record.Attempts + 2",
+		},
+		{
+			Name: "a permanent rejection is tried again", File: "loop_publish.go", Test: "APermanentRejection",
+			From: "if permanent || attempts", To: "if attempts",
+		},
+		{
+			Name: "a settle that failed is not repeated", File: "loop_settle.go", Test: "ALostSettleAnswer|StoreFaults|RandomRuns",
+			From: "\t\tl.settler.pending = append(l.settler.pending, batch...)\n", To: "",
+		},
+		{
+			Name: "a settle that was missed counts", File: "loop_settle.go", Test: "WhatASettleMissed",
+			From: "l.settledOne(now, s, missed[s.entry.Value.record])", To: "l.settledOne(now, s, false)",
+		},
+		{
+			Name: "a replaced server is not noticed", File: "loop_fetch.go", Test: "AReplacedServer",
+			From: "case b.Reset:", To: "case false:",
+		},
+		{
+			Name: "the other results of a call count when there are too few", File: "loop_publish.go", Test: "TooFewResults",
+			From: "return unknown(\"WRONG_RESULTS\", fmt.Errorf(\"%d results for %d messages\", len(results), len(batch)))",
+			To:   "return append(results, make([]Result, len(batch)-len(results))...)",
+		},
+		{
+			Name: "publishing goes on when the leases may have expired", File: "loop_publish.go", Test: "LeasesMayHaveExpired",
+			From: "for !l.stopping && now.Before(l.leases.trusted) {", To: "for !l.stopping {",
+		},
+		{
+			Name: "a lane is given away with records in flight", File: "loop_lease.go", Test: "RebalancingWaits",
+			From: "lane.giving && lane.gate.Held() == 0 &&", To: "lane.giving &&",
+		},
+		{
+			Name: "surplus lanes are kept", File: "loop_lease.go", Test: "ReplicasShareLanesEvenly",
+			From: "lane.giving = owner != l.member", To: "lane.giving = owner == \"\"",
+		},
+		{
+			Name: "the expiry of others is not watched", File: "loop_lease.go", Test: "TakesOverFromACrashedReplica",
+			From: "if got.NextExpiry > 0 {", To: "if false {",
+		},
+		{
+			Name: "a half-open circuit lets everything through", File: "loop_publish.go", Test: "AHalfOpenCircuit",
+			From: "limit.Records = 1", To: "_ = trials",
+		},
+		{
+			Name: "another ordering strategy is ignored", File: "loop_strategy.go", Test: "AnotherStrategy",
+			From: "if ours == theirs {", To: "if true {",
+		},
+		{
+			Name: "shutdown does not wait for what is in flight", File: "loop.go", Test: "ShutdownFinishes",
+			From: "l.publish.total == 0 && l.settler.idle()\n}\n\n// drained", To: "l.settler.idle()\n}\n\n// drained",
+		},
+		{
+			Name: "memory is not bounded", File: "loop_fetch.go", Test: "MemoryIsBounded",
+			From: "room < l.cfg.FetchSize/2 ||", To: "",
+		},
+	})
+}
