@@ -40,7 +40,7 @@ func Run(t *testing.T, sign string, mutants []Mutant) {
 				args = append(args, "-overlay", overlay(t, m))
 			}
 			args = append(append(args, "."), m.Args...)
-			out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput() //nolint:gosec // the caller's own tests
 			if err == nil {
 				t.Fatalf("no test noticed:\n%s", out)
 			}
