@@ -161,7 +161,7 @@ func (l *loop) answer(now time.Time, e *entry, r Result) {
 	outlet := e.Outlet
 	switch {
 	case r.Outcome == OutcomeSkipped && pe.Scope <= ScopeKey:
-		e.Gate().Retry(e, now.Add(l.cfg.Retry.Backoff.Delay(1)))
+		l.retry(now, e, pe)
 	case pe.Scope == ScopeBroker:
 		outlet.Destination = ""
 		fallthrough
@@ -178,7 +178,7 @@ func (l *loop) fail(now time.Time, e *entry, pe *PublishError) {
 	attempts := e.Value.record.Attempts + 1
 	permanent := pe.Class == ClassPermanent
 	if !permanent && (pe.Class == ClassThrottled || pe.Scope == ScopeKey) {
-		e.Gate().Retry(e, now.Add(max(pe.RetryAfter, l.cfg.Retry.Backoff.Delay(attempts))))
+		l.retry(now, e, pe)
 		return
 	}
 	if !e.Gate().Fail(e) {
@@ -196,6 +196,16 @@ func (l *loop) fail(now time.Time, e *entry, pe *PublishError) {
 	l.log.Warn("publish failed, will try again", "event_id", r.EventID, "id", r.ID, "topic", r.Topic,
 		"key", r.Key().String(), "attempt", attempts, "retry_in", delay, "error", pe)
 	l.observe(RetryEvent{Record: r, Attempts: attempts, RetryIn: delay, Err: pe})
+}
+
+// retry answers a record that has to wait without being charged. What lasts is logged ever more rarely.
+func (l *loop) retry(now time.Time, e *entry, pe *PublishError) {
+	retries := e.Gate().Retries(e) + 1
+	delay := max(pe.RetryAfter, l.cfg.Retry.Backoff.Delay(retries))
+	if r := e.Value.record; e.Gate().Retry(e, now.Add(delay)) && retries&(retries-1) == 0 {
+		l.log.Warn("the key has to wait, no attempt is charged", "event_id", r.EventID, "id", r.ID, "topic", r.Topic,
+			"key", r.Key().String(), "times", retries, "retry_in", delay, "error", pe)
+	}
 }
 
 // asPublishError finds the PublishError in an error, or makes one that says transient trouble of the message.

@@ -98,6 +98,7 @@ type keyState[T any] struct {
 	low        int64     // lowest id skipped below the head, 0 for none
 	since      uint64    // tick at which the head was let go
 	seen       uint64    // tick of the last fetch that returned a record of it
+	retries    int       // of the head in a row, that charged nothing
 
 	nextFree *keyState[T]
 }
@@ -287,7 +288,7 @@ func (g *Gate[T]) waitForOutlet(k *keyState[T]) {
 // with the first fetch that was sent from now on below the head.
 func (g *Gate[T]) finishHead(k *keyState[T]) {
 	g.tick++
-	k.holdHead, k.since = false, g.tick
+	k.holdHead, k.since, k.retries = false, g.tick, 0
 	g.undue(k)
 	g.rewindTo(k.head)
 	g.fetchSkipped(k)
@@ -303,7 +304,7 @@ func (g *Gate[T]) fetchSkipped(k *keyState[T]) {
 
 // reopen ends the closing of the key.
 func (g *Gate[T]) reopen(k *keyState[T]) {
-	k.closed, k.low = false, 0
+	k.closed, k.low, k.retries = false, 0, 0
 	g.closed--
 	g.undue(k)
 }

@@ -40,21 +40,27 @@ func (g *Gate[T]) Fail(e *Entry[T]) bool {
 }
 
 // Retry says that the record was not published and that nothing is charged to it: its key closes until due, when the
-// record is fetched again. If an earlier record of its key in the same call closed the key already, the record is one
-// of the followers.
-func (g *Gate[T]) Retry(e *Entry[T], due time.Time) {
+// record is fetched again. It returns false when the record is a follower, because an earlier record of its key in the
+// same call closed the key already.
+func (g *Gate[T]) Retry(e *Entry[T], due time.Time) bool {
 	if g.dropped {
-		return
+		return false
 	}
 	k := e.key
 	if g.follows(k, e) {
-		return
+		return false
 	}
 	k.answer()
+	k.retries++
 	g.closeKey(k, e)
 	g.waitUntil(k, due)
 	g.unhold(e)
+	return true
 }
+
+// Retries returns how often in a row [Gate.Retry] was called for the head of the record's key: the wait should grow
+// with it.
+func (g *Gate[T]) Retries(e *Entry[T]) int { return e.key.retries }
 
 // Suspend says that the record was not published because its outlet, which is paused, is in trouble. It is fetched
 // again when the outlet is resumed.
