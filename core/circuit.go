@@ -12,8 +12,8 @@ import (
 )
 
 // circuit is a destination, or the broker, in trouble. While it is open nothing is published there and no record is
-// charged. After a wait it is half open: one lane that has something for it may publish a single record, its trial. If
-// that works everything goes on, if not the next wait is longer.
+// charged. After a wait it is half open: a single record that waits for it is published, its trial. If that works
+// everything goes on, if not the next wait is longer.
 type circuit struct {
 	failures   int
 	err        error
@@ -56,25 +56,34 @@ func (l *loop) tryCircuits(now time.Time) {
 		if now.Before(c.until) || c.publishing || l.stopping {
 			continue
 		}
-		if c.halfOpen { // no trial came about: the records for it are gone, or busy elsewhere
-			l.resume(now, outlet)
+		if c.halfOpen { // the trial came to nothing: its record is gone, or waits for something else
+			l.resume(now, outlet, false)
 			continue
 		}
-		for _, n := range l.laneNumbers() {
-			if lane := l.lanes[n]; !lane.giving && lane.gate.Waiting(outlet) {
-				c.trial = lane
-				break
-			}
-		}
-		if c.trial == nil {
-			l.resume(now, outlet)
-			continue
-		}
-		c.halfOpen, c.until = true, now.Add(l.cfg.Outage.Max)
-		c.trial.gate.Resume(now, outlet)
-		l.fetcher.next = time.Time{}
-		l.fetcher.wake()
+		l.beginTrial(now, outlet, c)
 	}
+}
+
+// beginTrial asks a lane for a record to try the outlet with.
+func (l *loop) beginTrial(now time.Time, outlet ordering.Outlet, c *circuit) {
+	waiting := false
+	for _, n := range l.laneNumbers() {
+		lane := l.lanes[n]
+		if lane.giving {
+			continue
+		}
+		if lane.gate.Try(now, outlet) {
+			c.halfOpen, c.trial, c.until = true, lane, now.Add(l.cfg.PublishTimeout+l.cfg.Outage.Max)
+			l.fetcher.wake()
+			return
+		}
+		waiting = waiting || lane.gate.Waiting(outlet)
+	}
+	if !waiting {
+		l.resume(now, outlet, false)
+		return
+	}
+	c.until = now.Add(l.cfg.Outage.Initial) // what waits is held up by something under way
 }
 
 // loseTrial gives up the trials of a lane that is lost.
@@ -84,6 +93,16 @@ func (l *loop) loseTrial(lane *lane) {
 			c.trial, c.publishing, c.until = nil, false, time.Time{}
 		}
 	}
+}
+
+// isTrial reports whether the lane has a record to try a circuit with.
+func (l *loop) isTrial(lane *lane) bool {
+	for _, c := range l.circuits {
+		if c.trial == lane {
+			return true
+		}
+	}
+	return false
 }
 
 // outletsInTrouble returns the outlets that have a circuit, in a fixed order.
@@ -127,13 +146,13 @@ func (l *loop) endTrial(outlet ordering.Outlet, works bool) {
 		}
 		c.publishing = false
 		if works {
-			l.resume(time.Now(), trouble)
+			l.resume(time.Now(), trouble, true)
 		}
 	}
 }
 
-// resume closes the circuit: everything goes on.
-func (l *loop) resume(now time.Time, outlet ordering.Outlet) {
+// resume closes the circuit: everything goes on, because the outlet works, or because nothing waits for it any more.
+func (l *loop) resume(now time.Time, outlet ordering.Outlet, works bool) {
 	c := l.circuits[outlet]
 	delete(l.circuits, outlet)
 	for _, n := range l.laneNumbers() {
@@ -141,7 +160,9 @@ func (l *loop) resume(now time.Time, outlet ordering.Outlet) {
 	}
 	l.fetcher.next = time.Time{}
 	l.fetcher.wake()
-	l.log.Info("works again", "what", nameOf(outlet), "failures", c.failures)
+	if works {
+		l.log.Info("works again", "what", nameOf(outlet), "failures", c.failures)
+	}
 	l.observe(ResumeEvent{Broker: outlet.Broker, Destination: outlet.Destination})
 }
 
@@ -149,11 +170,21 @@ func (l *loop) resume(now time.Time, outlet ordering.Outlet) {
 // go on.
 func (l *loop) brokerPaused() bool { return l.circuits[ordering.Outlet{}] != nil }
 
+// maxErrors bounds how many paused outlets are told one by one.
+const maxErrors = 5
+
 // circuitErrors tells what is paused, and why.
 func (l *loop) circuitErrors() error {
+	if len(l.circuits) == 0 {
+		return nil
+	}
+	outlets := l.outletsInTrouble()
 	var all []error
-	for _, outlet := range l.outletsInTrouble() {
+	for _, outlet := range outlets[:min(len(outlets), maxErrors)] {
 		all = append(all, fmt.Errorf("%s is paused: %w", nameOf(outlet), l.circuits[outlet].err))
+	}
+	if more := len(outlets) - maxErrors; more > 0 {
+		all = append(all, fmt.Errorf("and %d more are paused", more))
 	}
 	return errors.Join(all...)
 }

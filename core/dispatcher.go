@@ -64,8 +64,8 @@ func (d *Dispatcher) Run(ctx context.Context) error { return d.run(ctx, false) }
 // RunOnce dispatches what is there and returns: nil when nothing is left that it may publish now. Records that wait for
 // a later attempt stay for the next run. It returns an error when the store cannot be reached or not be written, or
 // when a destination or the broker is in trouble; what could be published has been. Lanes that another live dispatcher
-// holds, or that one left behind when it crashed less than its lease ago, are not touched. Like Run it finishes early,
-// and in order, when ctx ends.
+// holds, or that one left behind when it crashed less than its lease ago, are not touched. When ctx ends it finishes
+// early and in order like Run, and returns the context's error.
 func (d *Dispatcher) RunOnce(ctx context.Context) error { return d.run(ctx, true) }
 
 // Health tells how the dispatcher is. It never blocks.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +41,8 @@ type loop struct {
 	// work is the context of calls; it outlives the caller's until the shutdown timeout.
 	work     context.Context //nolint:containedctx // the loop is one call of Run
 	stopping bool
+	// interrupted is why RunOnce ends before it is done.
+	interrupted error
 }
 
 // job is what the loop keeps with each record in a gate.
@@ -98,6 +102,9 @@ func (l *loop) run(ctx context.Context) error {
 		case <-timer.C:
 		case <-stop:
 			stop = nil
+			if !l.stopping {
+				l.interrupted = ctx.Err()
+			}
 			l.stop()
 			shutdown := time.NewTimer(l.cfg.ShutdownTimeout)
 			defer shutdown.Stop()
@@ -156,13 +163,14 @@ func (l *loop) stop() {
 
 // finished reports whether a stopping run has nothing under way.
 func (l *loop) finished() bool {
-	return l.stopping && !l.fetcher.busy && !l.leases.busy && l.publish.total == 0 && l.settler.idle()
+	return l.stopping && !l.calling() && l.settler.idle()
 }
 
 // drained reports, for RunOnce, whether nothing is left to do now.
 func (l *loop) drained(now time.Time) bool {
-	if err := l.troubles.first(); err != nil {
-		return !l.busy()
+	if l.troubles.lasting() {
+		l.settler.pending = nil // it is published again by whoever comes next
+		return !l.calling()
 	}
 	if !l.leases.settled || l.busy() || anyWants(now, l.fetchable()) {
 		return false
@@ -173,7 +181,12 @@ func (l *loop) drained(now time.Time) bool {
 // busy reports whether a call is under way or a record in memory.
 func (l *loop) busy() bool {
 	records, _ := l.queue.Held()
-	return l.fetcher.busy || l.leases.busy || l.publish.total > 0 || !l.settler.idle() || records > 0
+	return l.calling() || !l.settler.idle() || records > 0
+}
+
+// calling reports whether a call that matters to the end of the run is under way.
+func (l *loop) calling() bool {
+	return l.fetcher.busy || l.leases.busy || l.publish.total > 0 || l.settler.calls > 0
 }
 
 // nextWake is how long the loop may sleep if no result arrives.
@@ -189,6 +202,8 @@ func (l *loop) nextWake(now time.Time) time.Duration {
 	}
 	if !l.fetcher.blocked {
 		earlier(l.fetcher.next)
+	}
+	if !l.fetcher.blocked && !l.fetcher.failing {
 		for _, f := range l.fetchable() {
 			if due, ok := f.gate.NextDue(); ok {
 				earlier(due)
@@ -226,7 +241,7 @@ func (l *loop) leave(abandon func()) error {
 	if !l.once {
 		return nil
 	}
-	return errors.Join(l.troubles.first(), l.circuitErrors())
+	return errors.Join(l.interrupted, l.troubles.first(), l.circuitErrors())
 }
 
 // abandonGrace is how long a run that was abandoned waits for calls that do not heed the end of their context.
@@ -338,12 +353,23 @@ func (t *troubles) note(operation string, err error) int {
 
 // first returns one of the troubles, always the same one while it lasts.
 func (t *troubles) first() error {
-	for _, operation := range []string{opLease, opFetch, opSettle, opStrategy} {
-		if was := t.open[operation]; was != nil {
-			return fmt.Errorf("%s: %w", operation, was.err)
-		}
+	for _, operation := range slices.Sorted(maps.Keys(t.open)) {
+		return fmt.Errorf("%s: %w", operation, t.open[operation].err)
 	}
 	return nil
+}
+
+// lastingFailures is after how many failures in a row a run that should end gives up.
+const lastingFailures = 5
+
+// lasting reports whether a trouble does not pass.
+func (t *troubles) lasting() bool {
+	for _, was := range t.open {
+		if was.failures >= lastingFailures {
+			return true
+		}
+	}
+	return false
 }
 
 // The operations of the store in logs and health.
@@ -351,6 +377,6 @@ const (
 	opLease  = "lease"
 	opFetch  = "fetch"
 	opSettle = "settle"
-	// opStrategy compares ordering strategies.
-	opStrategy = "compare ordering strategies"
+	// opStrategy, with the destination behind it, compares ordering strategies.
+	opStrategy = "compare the ordering strategy of "
 )

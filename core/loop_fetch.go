@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-outbox/outbox/ordering"
@@ -16,6 +17,9 @@ type fetcher struct {
 	idle time.Duration // the wait before the poll after that
 	// foundNothing is set when the last fetch of all lanes returned nothing and there was nothing to wait for.
 	foundNothing bool
+	// failing is set while fetches fail: then nothing is urgent.
+	failing bool
+	began   time.Time // the last one
 	// blocked is set while no fetch may begin, whatever the time: only an answer can change that.
 	blocked  bool
 	cancel   context.CancelFunc // ends the call under way
@@ -42,8 +46,8 @@ func (l *loop) fetch(now time.Time) {
 	room, roomBytes := l.cfg.MaxInFlight-records, l.cfg.MaxInFlightBytes-bytes
 	lanes := l.fetchable()
 	l.fetcher.blocked = l.fetcher.busy || l.stopping || !now.Before(l.leases.trusted) || len(lanes) == 0 ||
-		room < l.cfg.FetchSize/2 || records > 0 && roomBytes < l.cfg.FetchBytes/2
-	if l.fetcher.blocked || now.Before(l.fetcher.next) && !anyWants(now, lanes) {
+		room < max(l.cfg.FetchSize/2, 1) || records > 0 && roomBytes < l.cfg.FetchBytes/2
+	if l.fetcher.blocked || now.Before(l.fetcher.next) && (l.fetcher.failing || !anyWants(now, lanes)) {
 		return
 	}
 	req := FetchRequest{
@@ -62,7 +66,7 @@ func (l *loop) beginFetch(now time.Time, lanes []laneFetch, req FetchRequest) {
 			Lease: f.lane.Lease, RewindFrom: plan.RewindFrom, Held: plan.Held, Closed: plan.Closed, Heads: plan.Heads,
 		}
 	}
-	l.fetcher.busy, l.fetcher.blocked = true, true
+	l.fetcher.busy, l.fetcher.blocked, l.fetcher.began = true, true, now
 	l.fetcher.wake()
 	ctx, cancel := context.WithTimeout(l.work, l.cfg.LeaseTTL)
 	l.fetcher.cancel = cancel
@@ -85,13 +89,13 @@ func (l *loop) beginFetch(now time.Time, lanes []laneFetch, req FetchRequest) {
 	})
 }
 
-// fetchable returns the lanes to read. While the broker is paused nothing is read but the lane of its trial.
+// fetchable returns the lanes to read. While the broker is paused nothing is read but the lanes of trials.
 func (l *loop) fetchable() []laneFetch {
 	var out []laneFetch
-	broker := l.circuits[ordering.Outlet{}]
+	paused := l.brokerPaused()
 	for _, n := range l.laneNumbers() {
 		lane := l.lanes[n]
-		if lane.giving || broker != nil && broker.trial != lane {
+		if lane.giving || paused && !l.isTrial(lane) {
 			continue
 		}
 		out = append(out, laneFetch{lane, lane.gate})
@@ -149,7 +153,10 @@ func (l *loop) prepareOne(now time.Time, r *Record, e *entry) {
 func (l *loop) encode(r *Record) (p Prepared, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = &PublishError{Class: ClassTransient, Scope: ScopeMessage, Code: "PANIC", Err: fmt.Errorf("prepare panicked: %v", reason)}
+			l.log.Error("routing or preparing panicked", "event_id", r.EventID, "id", r.ID, "panic", reason, "stack", string(debug.Stack()))
+			err = &PublishError{
+				Class: ClassTransient, Scope: ScopeMessage, Code: "PANIC", Err: fmt.Errorf("routing or preparing panicked: %v", reason),
+			}
 		}
 	}()
 	if r.Topic == "" {
@@ -180,6 +187,7 @@ func (l *loop) fetchFailed(lanes []laneFetch, took time.Duration, err error) {
 	if l.stopping {
 		return // stop has cancelled it
 	}
+	l.fetcher.failing = true
 	failures := l.troubles.note(opFetch, err)
 	l.fetcher.next = now.Add(l.cfg.Outage.Delay(failures))
 	l.observe(FetchEvent{Lanes: len(lanes), Took: took, Err: err})
@@ -189,6 +197,7 @@ func (l *loop) fetchFailed(lanes []laneFetch, took time.Duration, err error) {
 func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[job], took time.Duration) {
 	now := time.Now()
 	l.fetcher.busy = false
+	l.fetcher.failing = false
 	l.troubles.note(opFetch, nil)
 	count, cut := 0, false
 	for i, f := range lanes {
@@ -240,8 +249,8 @@ func (l *loop) pace(now time.Time, count int, cut bool) {
 		woken := ctx.Err() == nil
 		cancel()
 		return func() {
-			if woken {
-				l.fetcher.next = time.Time{}
+			if woken { // a sleep that ends early for no reason must not become a hot loop
+				l.fetcher.next = l.fetcher.began.Add(l.cfg.PollMin)
 			}
 		}
 	})

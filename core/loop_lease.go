@@ -88,8 +88,9 @@ func (l *loop) leased(start time.Time, got Leases, err error) {
 	if got.NextExpiry > 0 {
 		l.leases.next = earliest(l.leases.next, now.Add(max(got.NextExpiry, time.Millisecond)))
 	}
-	changed := l.leases.total != got.Lanes || !slices.Equal(l.leases.members, got.Members)
-	l.leases.total, l.leases.members = got.Lanes, got.Members
+	members := slices.Sorted(slices.Values(got.Members))
+	changed := l.leases.total != got.Lanes || !slices.Equal(l.leases.members, members)
+	l.leases.total, l.leases.members = got.Lanes, members
 	taken, lost := l.takeOver(got.Held)
 	l.giveAway()
 	if changed {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-outbox/outbox/ordering"
@@ -110,7 +111,7 @@ func (l *loop) callBroker(ctx context.Context, batch []Prepared) (results []Resu
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			l.log.Error("the broker panicked", "destination", batch[0].Destination, "messages", len(batch), "panic", p)
+			l.log.Error("the broker panicked", "destination", batch[0].Destination, "messages", len(batch), "panic", p, "stack", string(debug.Stack()))
 			results = unknown("PANIC", fmt.Errorf("publish panicked: %v", p))
 		}
 	}()

@@ -55,7 +55,7 @@ func (l *loop) agreedOn(now time.Time, outlet ordering.Outlet) bool {
 // compared takes the fingerprint that the store remembers.
 func (l *loop) compared(outlet ordering.Outlet, a *agreement, ours, theirs string, err error) {
 	now := time.Now()
-	if failures := l.troubles.note(opStrategy, err); err != nil {
+	if failures := l.troubles.note(opStrategy+nameOf(outlet), err); err != nil {
 		a.checking, a.next = false, now.Add(l.cfg.Outage.Delay(failures))
 		return
 	}

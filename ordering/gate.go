@@ -95,6 +95,7 @@ type keyState[T any] struct {
 	due        time.Time // when the head is due
 	dueIndex   int       // in the heap of due heads, -1 when not there
 	forOutlet  bool      // the head waits for its paused outlet
+	probe      bool      // the head goes out although its outlet is paused, to try it
 	low        int64     // lowest id skipped below the head, 0 for none
 	since      uint64    // tick at which the head was let go
 	seen       uint64    // tick of the last fetch that returned a record of it
@@ -272,7 +273,7 @@ func (g *Gate[T]) closeKey(k *keyState[T], head *Entry[T]) {
 // waitUntil lets go of the head of a closed key until it is due.
 func (g *Gate[T]) waitUntil(k *keyState[T], due time.Time) {
 	g.tick++
-	k.holdHead, k.since = false, g.tick
+	k.holdHead, k.since, k.probe = false, g.tick, false
 	g.setDue(k, due)
 	g.fetchSkipped(k)
 }
@@ -288,7 +289,7 @@ func (g *Gate[T]) waitForOutlet(k *keyState[T]) {
 // with the first fetch that was sent from now on below the head.
 func (g *Gate[T]) finishHead(k *keyState[T]) {
 	g.tick++
-	k.holdHead, k.since, k.retries = false, g.tick, 0
+	k.holdHead, k.since, k.probe, k.retries = false, g.tick, false, 0
 	g.undue(k)
 	g.rewindTo(k.head)
 	g.fetchSkipped(k)
@@ -304,7 +305,7 @@ func (g *Gate[T]) fetchSkipped(k *keyState[T]) {
 
 // reopen ends the closing of the key.
 func (g *Gate[T]) reopen(k *keyState[T]) {
-	k.closed, k.low, k.retries = false, 0, 0
+	k.closed, k.low, k.probe, k.retries = false, 0, false, 0
 	g.closed--
 	g.undue(k)
 }

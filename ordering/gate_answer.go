@@ -80,7 +80,7 @@ func (g *Gate[T]) Suspend(now time.Time, e *Entry[T], outlet Outlet) {
 	if k.closed {
 		g.waitForOutlet(k)
 	} else {
-		p.drop(e.ID)
+		drop(p, e)
 		if k.busy > 0 {
 			k.suspended = p
 		}
@@ -95,7 +95,7 @@ func (g *Gate[T]) Suspend(now time.Time, e *Entry[T], outlet Outlet) {
 func (g *Gate[T]) follows(k *keyState[T], e *Entry[T]) bool {
 	switch {
 	case k.suspended != nil:
-		k.suspended.drop(e.ID)
+		drop(k.suspended, e)
 	case k.closed && !k.isHead(e):
 		k.low = lower(k.low, e.ID)
 		if !k.holdHead {
@@ -106,6 +106,7 @@ func (g *Gate[T]) follows(k *keyState[T], e *Entry[T]) bool {
 	}
 	k.answer()
 	g.unhold(e)
+	g.forget(k)
 	return true
 }
 

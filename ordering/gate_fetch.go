@@ -86,7 +86,7 @@ func (g *Gate[T]) BeginFetch(now time.Time) Plan {
 	for len(g.due) > 0 && len(f.heads) < maxHeads && !g.due[0].due.After(now) {
 		k := g.due[0]
 		g.undue(k)
-		if g.isPaused(k.headOutlet) {
+		if g.isPaused(k.headOutlet) && !k.probe {
 			k.forOutlet = true
 			continue
 		}
@@ -176,7 +176,7 @@ func (g *Gate[T]) admit(now time.Time, f *openFetch[T], after int64, e *Entry[T]
 		return
 	}
 	if p := g.pauseAgainst(e.Outlet, f.tick); p != nil {
-		p.drop(e.ID)
+		drop(p, e)
 		if p.resuming {
 			g.rewindTo(p.low)
 		}
@@ -242,7 +242,7 @@ func (g *Gate[T]) endHead(now time.Time, h *openHead[T], found []*Entry[T]) {
 	switch {
 	case e == nil:
 		g.finishHead(k)
-	case g.isPaused(e.Outlet):
+	case g.isPaused(e.Outlet) && !k.probe:
 		g.waitForOutlet(k)
 	case e.Due.After(now):
 		g.waitUntil(k, e.Due)

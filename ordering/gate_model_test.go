@@ -277,7 +277,7 @@ func names(entries []*Entry[*row]) (text string) {
 }
 
 func (m *model) publish() {
-	outlet, ok := m.queue.Next(func(o Outlet) bool { return !m.paused[o] })
+	outlet, ok := m.queue.Next(func(Outlet) bool { return true }) // of a paused outlet only a trial is ready
 	if !ok {
 		return
 	}
@@ -310,6 +310,9 @@ func (m *model) publish() {
 }
 
 func (m *model) answerBatch(outlet Outlet, batch []*Entry[*row], kinds []int) {
+	if m.r.IntN(3) == 0 {
+		outlet = Outlet{} // the whole broker
+	}
 	if slices.Contains(kinds, 2) && !m.draining {
 		m.say("pause %v", outlet)
 		m.paused[outlet] = true
@@ -407,9 +410,12 @@ func (m *model) apply(item *settleItem) bool {
 
 // trouble is operators and outlets.
 func (m *model) trouble() {
-	for _, o := range []Outlet{{Destination: "A"}, {Destination: "B"}} {
+	for _, o := range []Outlet{{}, {Destination: "A"}, {Destination: "B"}} {
 		if !m.paused[o] {
 			continue
+		}
+		if m.r.IntN(3) == 0 && m.gate.Try(m.now, o) {
+			m.say("try %v", o)
 		}
 		if m.r.IntN(6) == 0 || m.draining {
 			m.say("resume %v", o)

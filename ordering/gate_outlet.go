@@ -21,11 +21,23 @@ func (o Outlet) Covers(other Outlet) bool { return o == other || o == other.brok
 // resumed, for that one was rewound below everything that was dropped.
 type pause struct {
 	low      int64 // lowest id dropped, 0 for none
+	lowest   candidate
 	resuming bool
 	since    uint64 // tick at which the outlet was resumed
 }
 
-func (p *pause) drop(id int64) { p.low = lower(p.low, id) }
+// candidate is the record of a paused outlet that [Gate.Try] would publish.
+type candidate struct {
+	eventID string
+	key     Key
+	outlet  Outlet
+}
+
+func drop[T any](p *pause, e *Entry[T]) {
+	if p.low == 0 || e.ID < p.low {
+		p.low, p.lowest = e.ID, candidate{e.EventID, e.Key, e.Outlet}
+	}
+}
 
 // ends reports whether a fetch sent at the tick ends the pause.
 func (p *pause) ends(tick uint64) bool { return p.resuming && tick >= p.since }
@@ -61,7 +73,7 @@ func (g *Gate[T]) dropQueued(k *keyState[T], outlet Outlet, p *pause) {
 		if k.closed { // the head itself, read again and ready
 			g.waitForOutlet(k)
 		} else {
-			p.drop(e.ID)
+			drop(p, e)
 		}
 		g.unhold(e)
 	}
@@ -99,6 +111,41 @@ func (g *Gate[T]) inOrder() []*keyState[T] {
 		return cmp.Or(cmp.Compare(a.key.Topic, b.key.Topic), cmp.Compare(a.key.AggregateType, b.key.AggregateType),
 			cmp.Compare(a.key.AggregateID, b.key.AggregateID))
 	})
+}
+
+// Try asks for a single record of the paused outlet, to find out whether it works again: the record is read again by
+// id with the next fetch and goes out alone, while everything else stays paused. It reports whether the lane has one.
+func (g *Gate[T]) Try(now time.Time, outlet Outlet) bool {
+	if g.dropped {
+		return false
+	}
+	for _, k := range g.inOrder() {
+		if !outlet.Covers(k.headOutlet) {
+			continue
+		}
+		if k.closed && k.first != nil {
+			return true // read already, as a trial of the broker or of the destination
+		}
+		if k.forOutlet {
+			g.setDue(k, now)
+			k.probe = true
+			return true
+		}
+	}
+	p := g.paused[outlet]
+	if p == nil || p.resuming || p.low == 0 || g.keys[p.lowest.key] != nil || g.held[p.low] != nil {
+		return false // nothing, or something earlier of its key is under way
+	}
+	for o, other := range g.paused {
+		if other.low != 0 && other.low < p.low && o.Covers(p.lowest.outlet) {
+			return false // that one holds an earlier record of the same outlet: it is tried first
+		}
+	}
+	k := g.state(p.lowest.key)
+	g.closeKey(k, &Entry[T]{ID: p.low, EventID: p.lowest.eventID, Outlet: p.lowest.outlet})
+	g.waitUntil(k, now)
+	k.probe = true
+	return true
 }
 
 // Waiting reports whether the lane let go of records of the paused outlet, or keeps heads for it.

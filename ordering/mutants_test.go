@@ -85,6 +85,11 @@ func TestGate_MutantsAreCaught(t *testing.T) {
 			From: "\tif g.closed > 0 {\n\t\tg.reopenVanished(f, reply)\n\t}\n",
 			To:   "",
 		},
+		{
+			Name: "a trial overtakes what is under way of its key", File: "gate_outlet.go",
+			From: "p.low == 0 || g.keys[p.lowest.key] != nil || g.held",
+			To:   "p.low == 0 || g.held",
+		},
 	}
 	for i := range mutants {
 		mutants[i].Test = "KeepsOrderAndLosesNothing"

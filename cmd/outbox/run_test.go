@@ -56,7 +56,7 @@ func TestRunNamesAllFaultsAndNoSecret(t *testing.T) {
 				"--store", "oracle://app:hunter2@db/shop", "--broker", "kafka://app:hunter2@kafka:9092?colour=red&acks=some",
 				"--max-attempts=-1", "--lease-ttl", "1ms", "--fetch-size=-5",
 			},
-			[]string{`"oracle"`, "sqlite:FILE", "colour", "acks", "MaxAttempts", "LeaseTTL", "FetchSize"},
+			[]string{`"oracle"`, "sqlite:FILE", "colour", "acks", "--max-attempts", "--lease-ttl", "--fetch-size"},
 		},
 		{"no scheme", []string{"--store", "hunter2", "--broker", "hunter2"}, []string{"--store", "--broker", "not a URL"}},
 		{"not a URL", []string{"--store", "sqlite:%zz", "--broker", "kafka://app:hunter2%zz@kafka"}, []string{"--store", "--broker"}},

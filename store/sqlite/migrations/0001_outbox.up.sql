@@ -1,5 +1,6 @@
 -- STRICT refuses values of the wrong type at INSERT, where their author sees it. ON CONFLICT REPLACE turns an explicit
--- NULL into the default. The time is written so that SQLite from 3.37 on, as systems have it, can insert. AUTOINCREMENT: the id of a deleted row is never given to another one.
+-- NULL into the default. The time is written so that SQLite from 3.37 on, as systems have it, can insert.
+-- AUTOINCREMENT: the id of a deleted row is never given to another one.
 CREATE TABLE "outbox" (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id        TEXT NOT NULL ON CONFLICT REPLACE DEFAULT (lower(hex(randomblob(16)))) UNIQUE,

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -14,42 +14,36 @@ import (
 	"github.com/go-outbox/outbox/store/postgres"
 )
 
-func parsePostgres(raw string) (Store, error) {
-	cfg, err := postgresConfig(raw)
-	if err != nil {
-		return Store{}, err
-	}
-	pool, err := pgxpool.ParseConfig(cfg.DSN)
-	if err != nil {
-		return Store{}, err // its text hides the password
-	}
-	return Store{
-		Remote: true,
-		Open: func(ctx context.Context, log *slog.Logger) (core.Store, error) {
-			cfg := cfg
-			cfg.Logger = log
-			return postgres.Open(ctx, cfg)
-		},
-		Migrations: func() ([]core.Migration, error) {
-			idle, err := pgxpool.NewWithConfig(context.Background(), pool) // connects when it is first used
-			if err != nil {
-				return nil, err
-			}
-			defer idle.Close()
-			store, err := postgres.New(idle, cfg)
-			if err != nil {
-				return nil, err
-			}
-			return store.Migrations(), store.Close()
-		},
-	}, nil
+// postgresSettings are those of a database that we connect to ourselves, so that they need a valid DSN.
+type postgresSettings struct{ postgres.Config }
+
+// WithDefaults keeps the type.
+func (s postgresSettings) WithDefaults() postgresSettings {
+	return postgresSettings{s.Config.WithDefaults()}
 }
 
-// postgresConfig takes the parameters that are the outbox's out of the URL, and leaves the others to the driver.
-func postgresConfig(raw string) (postgres.Config, error) {
+// Validate wants a DSN too.
+func (s postgresSettings) Validate() error {
+	err := s.Config.Validate()
+	if s.DSN == "" {
+		return errors.Join(err, &core.FieldError{Path: "DSN", Reason: "is missing; say where the database is"})
+	}
+	if _, dsnErr := pgxpool.ParseConfig(s.DSN); dsnErr != nil {
+		// The driver's text repeats the DSN, in which it does not find every way to write a password.
+		_, reason, found := strings.Cut(strings.TrimPrefix(dsnErr.Error(), "cannot parse `"+s.DSN), "`: ")
+		if !found || strings.Contains(reason, "`") {
+			reason = "is neither a URL nor keywords and values"
+		}
+		return errors.Join(err, &core.FieldError{Path: "DSN", Reason: reason})
+	}
+	return err
+}
+
+// postgresFromURL takes the parameters that are the outbox's out of the URL, and leaves the others to the driver.
+func postgresFromURL(raw string) (s postgresSettings, err error) {
 	address, err := url.Parse(raw)
 	if err != nil {
-		return postgres.Config{}, errors.New("postgres: not a URL; special characters in the password must be encoded")
+		return s, errors.New("postgres: not a URL; special characters in the password must be encoded")
 	}
 	parameters := address.Query()
 	take := func(name string) string {
@@ -57,19 +51,36 @@ func postgresConfig(raw string) (postgres.Config, error) {
 		parameters.Del(name)
 		return value
 	}
-	cfg := postgres.Config{
+	s.Config = postgres.Config{
 		Schema: take("schema"), Table: take("table"),
 		AfterPublish: postgres.AfterPublish(take("after_publish")), Payload: postgres.Payload(take("payload")),
 	}
 	if lanes := take("lanes"); lanes != "" {
-		if cfg.Lanes, err = strconv.Atoi(lanes); err != nil {
-			return postgres.Config{}, fmt.Errorf("postgres: lanes: %q is not a number", lanes)
+		if s.Lanes, err = strconv.Atoi(lanes); err != nil {
+			return s, fmt.Errorf("postgres: lanes: %q is not a number", lanes)
 		}
 	}
 	address.RawQuery = parameters.Encode()
-	cfg.DSN = address.String()
-	if err := cfg.Validate(); err != nil {
-		return postgres.Config{}, fmt.Errorf("postgres: %w", err)
+	s.DSN = address.String()
+	return s, nil
+}
+
+func openPostgres(ctx context.Context, s postgresSettings) (*postgres.Store, error) {
+	return postgres.Open(ctx, s.Config)
+}
+
+func offlinePostgres(ctx context.Context, s postgresSettings) (offline, error) {
+	pool, err := pgxpool.New(ctx, s.DSN) // connects when it is first used
+	if err != nil {
+		return offline{}, err
 	}
-	return cfg, nil
+	store, err := postgres.New(pool, s.Config)
+	if err != nil {
+		pool.Close()
+		return offline{}, err
+	}
+	return offline{Store: store, Migrator: store, release: func() error {
+		pool.Close()
+		return nil
+	}}, nil
 }

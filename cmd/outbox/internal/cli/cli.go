@@ -78,7 +78,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage(errors.New("unknown command; known are migrate, run and version"))
+				return usage(errors.New("unknown command; known are config, migrate, run and version"))
 			}
 			return nil
 		},
@@ -88,7 +88,7 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.out)
 	root.SetErr(p.errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(p.runCommand(), p.migrateCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand())
 	return root
 }
 
@@ -112,14 +112,6 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return usage(fmt.Errorf("%s takes no arguments, only flags", cmd.CommandPath()))
 	}
 	return nil
-}
-
-// fallback is the flag's value, or that of the environment variable.
-func fallback(flag, env string) string {
-	if flag != "" {
-		return flag
-	}
-	return os.Getenv(env)
 }
 
 func newLogger(w io.Writer) *slog.Logger {

@@ -11,14 +11,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-outbox/outbox/cmd/outbox/internal/adapters"
+	"github.com/go-outbox/outbox/config"
 	"github.com/go-outbox/outbox/core"
 )
 
+// errNoTables says that a store keeps no tables.
+var errNoTables = errors.New("store: this store has no tables to migrate")
+
 type migrateFlags struct {
-	store string
-	to    int
-	yes   bool
-	down  bool // print the way down
+	settings
+	to   int
+	yes  bool
+	down bool // print the way down
 }
 
 func (p *program) migrateCommand() *cobra.Command {
@@ -29,18 +33,14 @@ func (p *program) migrateCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	migrate.PersistentFlags().StringVar(&flags.store, "store", "", "URL of the store (default $"+envStore+")")
-	command := func(use, short string, run func(context.Context, adapters.Store, migrateFlags) error) *cobra.Command {
+	flags.addStore(migrate.PersistentFlags())
+	command := func(use, short string, run func(context.Context, migrateFlags) error) *cobra.Command {
 		cmd := &cobra.Command{
 			Use: use, Short: short, Args: noArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				store, err := adapters.ParseStore(fallback(flags.store, envStore))
-				if err != nil {
-					return usage(prefix("--store", err))
-				}
-				err = run(cmd.Context(), store, flags)
-				if errors.Is(err, adapters.ErrNoMigrations) {
-					return usage(prefix("--store", err))
+				err := run(cmd.Context(), flags)
+				if errors.Is(err, errNoTables) {
+					return usage(err)
 				}
 				return err
 			},
@@ -60,24 +60,31 @@ func (p *program) migrateCommand() *cobra.Command {
 }
 
 // withMigrator opens the store for as long as use takes.
-func (p *program) withMigrator(ctx context.Context, store adapters.Store, use func(core.Migrator) error) (err error) {
-	if _, err := store.Migrations(); err != nil {
-		return err
-	}
-	opened, err := store.Open(ctx, p.log)
+func (p *program) withMigrator(ctx context.Context, flags migrateFlags, use func(core.Migrator) error) error {
+	return p.withStore(ctx, adapters.Registry(p.log), flags, use)
+}
+
+func (p *program) withStore(
+	ctx context.Context, registry config.Registry, flags migrateFlags, use func(core.Migrator) error,
+) (err error) {
+	loaded, err := flags.load(ctx, registry, true)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, opened.Close()) }()
-	migrator, ok := opened.(core.Migrator)
+	store, err := loaded.OpenStore(ctx, p.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	migrator, ok := store.(core.Migrator)
 	if !ok {
-		return adapters.ErrNoMigrations
+		return errNoTables
 	}
 	return use(migrator)
 }
 
-func (p *program) migrateUp(ctx context.Context, store adapters.Store, flags migrateFlags) error {
-	return p.withMigrator(ctx, store, func(m core.Migrator) error {
+func (p *program) migrateUp(ctx context.Context, flags migrateFlags) error {
+	return p.withMigrator(ctx, flags, func(m core.Migrator) error {
 		version, err := m.SchemaVersion(ctx)
 		if err != nil {
 			return err
@@ -93,8 +100,8 @@ func (p *program) migrateUp(ctx context.Context, store adapters.Store, flags mig
 	})
 }
 
-func (p *program) migrateDown(ctx context.Context, store adapters.Store, flags migrateFlags) error {
-	return p.withMigrator(ctx, store, func(m core.Migrator) error {
+func (p *program) migrateDown(ctx context.Context, flags migrateFlags) error {
+	return p.withMigrator(ctx, flags, func(m core.Migrator) error {
 		version, err := m.SchemaVersion(ctx)
 		if err != nil {
 			return err
@@ -140,8 +147,8 @@ func (p *program) migrate(ctx context.Context, m core.Migrator, target int) erro
 	return nil
 }
 
-func (p *program) migrateStatus(ctx context.Context, store adapters.Store, _ migrateFlags) error {
-	return p.withMigrator(ctx, store, func(m core.Migrator) error {
+func (p *program) migrateStatus(ctx context.Context, flags migrateFlags) error {
+	return p.withMigrator(ctx, flags, func(m core.Migrator) error {
 		version, err := m.SchemaVersion(ctx)
 		if err != nil {
 			return err
@@ -172,21 +179,20 @@ func (p *program) migrateStatus(ctx context.Context, store adapters.Store, _ mig
 	})
 }
 
-func (p *program) migratePrint(_ context.Context, store adapters.Store, flags migrateFlags) error {
-	steps, err := store.Migrations()
-	if err != nil {
-		return err
-	}
-	for i := range steps {
-		step := steps[i]
-		text := step.Up
-		if flags.down {
-			step = steps[len(steps)-1-i]
-			text = step.Down
+func (p *program) migratePrint(ctx context.Context, flags migrateFlags) error {
+	return p.withStore(ctx, adapters.Offline(p.log), flags, func(m core.Migrator) error {
+		steps := m.Migrations()
+		for i := range steps {
+			step := steps[i]
+			text := step.Up
+			if flags.down {
+				step = steps[len(steps)-1-i]
+				text = step.Down
+			}
+			p.printf("-- %d %s\n%s\n", step.Version, step.Name, strings.TrimSpace(text))
 		}
-		p.printf("-- %d %s\n%s\n", step.Version, step.Name, strings.TrimSpace(text))
-	}
-	return nil
+		return nil
+	})
 }
 
 // latest is the version of the last step.

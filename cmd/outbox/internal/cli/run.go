@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-outbox/outbox/cmd/outbox/internal/adapters"
+	"github.com/go-outbox/outbox/config"
 	"github.com/go-outbox/outbox/core"
 )
 
@@ -20,9 +20,8 @@ import (
 const closeTimeout = 5 * time.Second
 
 type runFlags struct {
-	store, broker string
-	once          bool
-	config        core.Config
+	settings
+	once bool
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -37,55 +36,44 @@ func (p *program) runCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context(), flags) },
 	}
-	f := cmd.Flags()
-	f.StringVar(&flags.store, "store", "", "URL of the store (default $"+envStore+")")
-	f.StringVar(&flags.broker, "broker", "", "URL of the broker (default $"+envBroker+")")
-	f.BoolVar(&flags.once, "once", false, "dispatch what is there and return")
-	f.StringVar(&flags.config.Name, "name", "outbox", "name in logs")
-	f.IntVar(&flags.config.FetchSize, "fetch-size", core.DefaultFetchSize, "events per fetch")
-	f.IntVar(&flags.config.Retry.MaxAttempts, "max-attempts", core.DefaultMaxAttempts,
-		"failed attempts after which an event is parked")
-	f.DurationVar(&flags.config.LeaseTTL, "lease-ttl", core.DefaultLeaseTTL, "time until another process takes over after a crash")
-	f.DurationVar(&flags.config.ShutdownTimeout, "shutdown-timeout", core.DefaultShutdownTimeout,
-		"time for what is in flight after a signal")
+	flags.addAll(cmd.Flags())
+	cmd.Flags().BoolVar(&flags.once, "once", false, "dispatch what is there and return")
 	return cmd
 }
 
 // run reports all faults of the settings at once, and dispatches until a signal comes.
 func (p *program) run(ctx context.Context, flags runFlags) error {
-	store, storeErr := adapters.ParseStore(fallback(flags.store, envStore)) //nolint:contextcheck // it opens nothing
-	broker, brokerErr := adapters.ParseBroker(fallback(flags.broker, envBroker))
-	if err := usage(errors.Join(
-		prefix("--store", storeErr), prefix("--broker", brokerErr), flags.config.WithDefaults().Validate(),
-	)); err != nil {
+	loaded, err := flags.load(ctx, adapters.Registry(p.log), false)
+	if err != nil {
 		return err
 	}
 	return untilSignals(ctx, p.log, func(ctx context.Context) error {
-		return p.dispatch(ctx, store, broker, flags)
+		return p.dispatch(ctx, loaded, flags.once)
 	})
 }
 
 // dispatch opens both ends and runs a dispatcher between them.
-func (p *program) dispatch(ctx context.Context, from adapters.Store, to adapters.Broker, flags runFlags) (err error) {
-	store, err := p.openStore(ctx, from, flags)
+func (p *program) dispatch(ctx context.Context, loaded *config.Config, once bool) (err error) {
+	settings := loaded.Dispatcher(p.log)
+	store, err := p.openStore(ctx, loaded, settings.WithDefaults().Outage, once)
 	if store == nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	broker, err := to.Open(ctx, p.log)
+	broker, err := loaded.OpenBroker(ctx, p.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeBroker(ctx, broker)) }()
 
 	count := &tally{}
-	flags.config.Logger, flags.config.Observer = p.log, count
-	dispatcher, err := core.NewDispatcher(store, broker, flags.config)
+	settings.Observer = count
+	dispatcher, err := core.NewDispatcher(store, broker, settings)
 	if err != nil {
 		return err
 	}
 	defer func() { count.report(p.log) }()
-	if flags.once {
+	if once {
 		return dispatcher.RunOnce(ctx)
 	}
 	return dispatcher.Run(ctx)
@@ -93,14 +81,15 @@ func (p *program) dispatch(ctx context.Context, from adapters.Store, to adapters
 
 // openStore opens the store. A server that cannot be reached yet is waited for, unless the run is for once. When a
 // signal ends the waiting there is neither a store nor an error.
-func (p *program) openStore(ctx context.Context, from adapters.Store, flags runFlags) (core.Store, error) {
-	backoff := flags.config.WithDefaults().Outage
+func (p *program) openStore(
+	ctx context.Context, loaded *config.Config, backoff core.Backoff, once bool,
+) (core.Store, error) {
 	for failures := 1; ; failures++ {
-		store, err := from.Open(ctx, p.log)
+		store, err := loaded.OpenStore(ctx, p.log)
 		switch {
 		case err == nil:
 			return store, nil
-		case !from.Remote || flags.once:
+		case !adapters.Remote(loaded.StoreType()) || once:
 			return nil, err
 		}
 		wait := backoff.Delay(failures)
@@ -140,13 +129,6 @@ func closeBroker(ctx context.Context, broker core.Broker) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	return broker.Close(ctx)
-}
-
-func prefix(flag string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", flag, err)
 }
 
 // tally counts what a run did, for its last line.

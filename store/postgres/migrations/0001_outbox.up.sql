@@ -1,0 +1,102 @@
+-- Ids are drawn from here. CACHE 1: a session that keeps ids in stock would use them later, below the mark of a fetch.
+CREATE SEQUENCE {outbox_id_seq} AS bigint CACHE 1;
+
+-- The default of id makes the transaction obtain its xid before it draws the id, whatever way the row comes in: the
+-- exactness of the fetch rests on that order. Never insert ids of your own.
+--
+-- Marking a row as published adds a second entry for it to both full indexes. Their pages are filled by half, so that it
+-- fits: splitting every page costs a settle half of its rate.
+CREATE TABLE {outbox} (
+    id              bigint      PRIMARY KEY WITH (fillfactor = 45)
+                                DEFAULT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval({'outbox_id_seq'}::regclass) END,
+    event_id        text        COLLATE "C" NOT NULL DEFAULT gen_random_uuid()::text, -- compared byte by byte, which is fast
+    topic           text,
+    aggregate_type  text        NOT NULL,
+    aggregate_id    text        NOT NULL,
+    event_type      text        NOT NULL,
+    payload         {payload},
+    headers         jsonb,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    published_at    timestamptz,
+    attempt_count   integer     NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz,
+    last_error      text,
+    first_failed_at timestamptz,
+    dlq             boolean     NOT NULL DEFAULT false,
+    replay          integer     NOT NULL DEFAULT 0,
+    lane            smallint    NOT NULL GENERATED ALWAYS AS
+                                ((('x0' || substr(md5(aggregate_type || '/' || aggregate_id), 1, 15))::bit(64)::bigint % {lanes})::smallint) STORED,
+    CONSTRAINT {"outbox_event_id"} UNIQUE (event_id) WITH (fillfactor = 45),
+    CONSTRAINT {"outbox_names"} CHECK (
+        octet_length(event_id) BETWEEN 1 AND 128 AND octet_length(topic) BETWEEN 1 AND 249 AND
+        octet_length(aggregate_type) BETWEEN 1 AND 255 AND octet_length(aggregate_id) BETWEEN 1 AND 1024 AND
+        octet_length(event_type) BETWEEN 1 AND 255),
+    CONSTRAINT {"outbox_headers"} CHECK (jsonb_typeof(headers) = 'object')
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 500,
+    autovacuum_vacuum_insert_scale_factor = 0.1
+);
+
+ALTER SEQUENCE {outbox_id_seq} OWNED BY {outbox}.id;
+
+-- lz4 is three times as fast as the default and as good. Servers before 14, or built without it, go on without.
+DO $lz4$
+BEGIN
+    EXECUTE {'ALTER TABLE outbox ALTER COLUMN payload SET COMPRESSION lz4, ALTER COLUMN headers SET COMPRESSION lz4'};
+EXCEPTION WHEN OTHERS THEN
+    NULL;
+END
+$lz4$;
+
+-- What is to be published, and nothing else: by id for the lanes that are up to date, which are read together, and by
+-- lane for one that starts anew or went back, so that it does not read through the backlog of the others. "lane >= 0" is
+-- true of all; only the query that says it too can use the first index, so that the planner cannot mix them up.
+CREATE INDEX {"outbox_pending"} ON {outbox} (id) WHERE published_at IS NULL AND NOT dlq AND lane >= 0;
+CREATE INDEX {"outbox_pending_lane"} ON {outbox} (lane, id) WHERE published_at IS NULL AND NOT dlq;
+
+-- What waits for a person.
+CREATE INDEX {"outbox_dead"} ON {outbox} (id) WHERE dlq;
+
+CREATE TABLE {outbox_members} (
+    member     text        PRIMARY KEY,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+-- A lane's lease lasts as long as its owner's membership.
+CREATE TABLE {outbox_lanes} (
+    lane  smallint PRIMARY KEY,
+    owner text     REFERENCES {outbox_members} (member) ON DELETE SET NULL,
+    epoch bigint   NOT NULL
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+-- The first epoch is the time, so that a lease of a table that was dropped is never valid for its successor.
+INSERT INTO {outbox_lanes} (lane, epoch)
+SELECT n, extract(epoch FROM now())::bigint FROM generate_series(0, {lanes} - 1) n;
+
+-- Ids of rows that were made unpublished again, for the owner of the lane. Operators insert here.
+CREATE TABLE {outbox_rewinds} (
+    seq  bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    lane smallint NOT NULL,
+    id   bigint   NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+-- Stores whose dispatchers sleep and want to be notified of the next insert.
+CREATE TABLE {outbox_sleepers} (
+    sleeper    text        PRIMARY KEY,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+-- A transaction that has notified cannot be prepared, so nothing is notified where that is allowed. SECURITY DEFINER:
+-- who may insert events need not be allowed to read the sleepers.
+CREATE FUNCTION {outbox_wake}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $wake$
+BEGIN
+    IF EXISTS (SELECT FROM {outbox_sleepers} WHERE expires_at > clock_timestamp())
+       AND current_setting('max_prepared_transactions') = '0' THEN
+        PERFORM pg_notify({channel}, '');
+    END IF;
+    RETURN NULL;
+END
+$wake$;
+
+CREATE TRIGGER {"outbox_wake"} AFTER INSERT ON {outbox} FOR EACH STATEMENT EXECUTE FUNCTION {outbox_wake}();

@@ -1,0 +1,2 @@
+DROP FUNCTION {outbox_archive_ahead}();
+DROP TABLE {outbox_archive};

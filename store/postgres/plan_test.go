@@ -1,0 +1,108 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/go-outbox/outbox/store/postgres"
+)
+
+// explain plans a query of the store as the store's prepared statements are planned, and runs it when analyze is set.
+func explain(t testing.TB, s *postgres.Store, analyze bool, query string, args ...any) string {
+	t.Helper()
+	tx := begin(t, s)
+	option := "(COSTS OFF)"
+	if analyze {
+		option = "(ANALYZE, BUFFERS)"
+	}
+	values := make([]string, len(args))
+	for i, arg := range args {
+		values[i] = fmt.Sprintf("'%v'", arg)
+	}
+	for _, statement := range []string{
+		"SET LOCAL plan_cache_mode = force_generic_plan", "SET LOCAL enable_seqscan = off", "SET LOCAL enable_bitmapscan = off",
+		"PREPARE q AS " + query,
+	} {
+		if _, err := tx.Exec(t.Context(), statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { _, _ = tx.Conn().Exec(t.Context(), "DEALLOCATE q") }()
+	rows, err := tx.Query(t.Context(), "EXPLAIN "+option+" EXECUTE q ("+strings.Join(values, ", ")+")", pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil { // a statement that writes was run
+		t.Fatal(err)
+	}
+	return strings.Join(plan, "\n")
+}
+
+// lanesArg are arguments for all lanes, with the same bounds.
+func lanesArg(value string) string { return "{" + strings.Repeat(value+",", 63) + value + "}" }
+
+// rowsArgs are the arguments of a fetch of all lanes that read up to front before, and may have late commits above mark.
+func rowsArgs(mark, front int64) []any {
+	lanes := make([]string, 64)
+	for i := range lanes {
+		lanes[i] = strconv.Itoa(i)
+	}
+	few, bound := "{}", lanesArg(strconv.FormatInt(mark, 10))
+	return []any{
+		"{" + strings.Join(lanes, ",") + "}", bound, bound, front, few, "{}", "{}", "{}", "{}", lanesArg("t"), 1000, 4 << 20,
+	}
+}
+
+// TestPlans keeps the plans of the hot statements: on a table that is empty and was never analyzed, on a full one, and on
+// one that is mostly dead rows and dead index entries.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, table := range []struct {
+		name string
+		make func(t *testing.T, s *postgres.Store)
+	}{
+		{"empty", func(*testing.T, *postgres.Store) {}},
+		{"full", func(t *testing.T, s *postgres.Store) { fill(t, s, 200_000) }},
+		{"bloated", func(t *testing.T, s *postgres.Store) {
+			execSQL(t, s, `ALTER TABLE {outbox} SET (autovacuum_enabled = false)`)
+			fill(t, s, 50_000)
+			execSQL(t, s, `UPDATE {outbox} SET published_at = now() WHERE id % 1000 > 0`)
+			execSQL(t, s, `ANALYZE {outbox}`)
+		}},
+	} {
+		t.Run(table.name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			table.make(t, s)
+			rows := explain(t, s, false, s.RowsSQL(), rowsArgs(10, 1000)...)
+			wantPlan(t, rows, "Index Scan using outbox_pending on outbox", "Index Scan using outbox_pending_lane on outbox",
+				"One-Time Filter")
+			if n := strings.Count(rows, "Sort\n"); n > 1 {
+				t.Errorf("%d sorts, want one, of the late commits:\n%s", n, rows)
+			}
+			settle := []any{"m", "{1,2}", "{1,1}", "{1,2,3}", "{a,b,c}", "{0,0,0}", "{1,1,1}"}
+			wantPlan(t, explain(t, s, false, s.PublishedSQL(), settle...), "Index Scan using outbox_")
+			wantPlan(t, explain(t, s, false, s.HeadsSQL(), "{1,2}", "{a,b}", "{1}"), "Index Scan using outbox_")
+		})
+	}
+}
+
+func wantPlan(t *testing.T, plan string, want ...string) {
+	t.Helper()
+	for _, part := range want {
+		if !strings.Contains(plan, part) {
+			t.Errorf("the plan lacks %q:\n%s", part, plan)
+		}
+	}
+	if strings.Contains(plan, "Seq Scan on outbox ") || strings.Contains(plan, "Bitmap") {
+		t.Errorf("the plan reads more than it must:\n%s", plan)
+	}
+}
