@@ -32,7 +32,8 @@ type Config struct {
 	PublishTimeout time.Duration
 
 	// PollMin is the wait before the next fetch while records flow, PollMax the longest wait while none do; between
-	// them the wait doubles. A store that can wake the dispatcher ends the wait early. Defaults 5 ms and 1 s.
+	// them the wait doubles. A store that can wake the dispatcher ends the wait early; without one the wait is at most
+	// 1 s. Defaults 5 ms and 5 s.
 	PollMin, PollMax time.Duration
 
 	// LeaseTTL is how long lanes stay with this dispatcher after its last sign of life: another one takes over that
@@ -83,7 +84,7 @@ const (
 	DefaultPublishSize      = 500
 	DefaultPublishTimeout   = 10 * time.Second
 	DefaultPollMin          = 5 * time.Millisecond
-	DefaultPollMax          = time.Second
+	DefaultPollMax          = 5 * time.Second
 	DefaultLeaseTTL         = 15 * time.Second
 	DefaultShutdownTimeout  = 25 * time.Second
 	DefaultMaxAttempts      = 10

@@ -222,6 +222,9 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 	l.observe(FetchEvent{Lanes: len(lanes), Records: count, Took: took})
 }
 
+// maxBlindWait is the longest wait before the next poll of a store that cannot wake us.
+const maxBlindWait = time.Second
+
 // pace decides when to fetch next: at once while a backlog is there, soon while records flow, and ever later while
 // nothing comes, unless the store wakes us.
 func (l *loop) pace(now time.Time, count int, cut bool) {
@@ -235,8 +238,11 @@ func (l *loop) pace(now time.Time, count int, cut bool) {
 	default:
 		l.fetcher.idle = max(min(2*l.fetcher.idle, l.cfg.PollMax), l.cfg.PollMin)
 	}
-	l.fetcher.next = now.Add(l.fetcher.idle)
 	waker, ok := l.store.(Waker)
+	if !ok {
+		l.fetcher.idle = min(l.fetcher.idle, maxBlindWait)
+	}
+	l.fetcher.next = now.Add(l.fetcher.idle)
 	if !ok || l.stopping {
 		return
 	}

@@ -23,9 +23,9 @@ const (
 	// DefaultDialTimeout bounds making one connection.
 	DefaultDialTimeout = 5 * time.Second
 	// DefaultRequestTimeout bounds one request, waiting for in-sync replicas included.
-	DefaultRequestTimeout = 10 * time.Second
-	// DefaultDeliveryTimeout bounds one PublishBatch with its retries.
-	DefaultDeliveryTimeout = 30 * time.Second
+	DefaultRequestTimeout = 5 * time.Second
+	// DefaultDeliveryTimeout bounds one PublishBatch with its retries: less than the dispatcher's publish timeout.
+	DefaultDeliveryTimeout = 9 * time.Second
 	// DefaultRetries is how often a request is repeated within one PublishBatch.
 	DefaultRetries = 4
 	// DefaultRetryBackoff is the pause before the first repeat; it doubles with each.

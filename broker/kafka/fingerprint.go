@@ -27,7 +27,7 @@ func (b *Broker) Fingerprint(ctx context.Context, _, destination string) (string
 	topic := b.topics.named(destination)
 	layout, err := b.topics.reload(ctx, topic, topic.layout.Load())
 	if err != nil {
-		return "", fmt.Errorf("kafka: fingerprint of topic %q: %w", destination, publishError(err))
+		return "", publishError(&unsentError{fmt.Errorf("kafka: topic %q: %w", destination, err)})
 	}
 	topic.agree(layout)
 	return fmt.Sprintf("%s of %d partitions", strategy, len(layout.partitions)), nil

@@ -17,6 +17,8 @@ postgres_bin() {
 }
 
 install_postgres() {
+  # Tests put a pooler of their own in front of it.
+  if ! command -v pgbouncer >/dev/null && [[ ! -x /usr/sbin/pgbouncer ]]; then apt_install pgbouncer; fi
   postgres_bin >/dev/null && return 0
   # Without this the package makes and starts a default cluster on port 5432.
   apt_install postgresql-common

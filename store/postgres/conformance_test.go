@@ -32,11 +32,12 @@ func TestConformance(t *testing.T) {
 func harness(cfg postgres.Config) storetest.Harness {
 	cfg = cfg.WithDefaults()
 	return storetest.Harness{
-		Lanes:            cfg.Lanes,
-		JSONOnly:         cfg.Payload != postgres.Bytes,
-		DeletesPublished: cfg.AfterPublish != postgres.Mark,
-		Waker:            true,
-		Migrator:         true,
+		Lanes:             cfg.Lanes,
+		JSONOnly:          cfg.Payload != postgres.Bytes,
+		DeletesPublished:  cfg.AfterPublish != postgres.Mark,
+		Waker:             true,
+		Migrator:          true,
+		FingerprintKeeper: true,
 		Tables: func(t testing.TB) storetest.Tables {
 			t.Helper()
 			k := newTables(t, cfg)

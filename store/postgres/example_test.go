@@ -162,6 +162,7 @@ func ExampleStore_Migrations() {
 	// 1 CREATE TABLE "Sales-EU"."events_members" (
 	// 1 CREATE TABLE "Sales-EU"."events_lanes" (
 	// 1 CREATE TABLE "Sales-EU"."events_rewinds" (
+	// 1 CREATE TABLE "Sales-EU"."events_fingerprints" (
 	// 1 CREATE TABLE "Sales-EU"."events_sleepers" (
 	// 2 CREATE TABLE "Sales-EU"."events_archive" (
 }

@@ -41,12 +41,17 @@ func serverURL(t testing.TB) string {
 	t.Helper()
 	url := os.Getenv("OUTBOX_TEST_POSTGRES_URL")
 	if url == "" {
-		if slices.Contains(strings.Split(os.Getenv("OUTBOX_REQUIRE"), ","), "postgres") {
+		if required() {
 			t.Fatal("OUTBOX_REQUIRE names postgres, but OUTBOX_TEST_POSTGRES_URL is not set")
 		}
 		t.Skip("OUTBOX_TEST_POSTGRES_URL is not set")
 	}
 	return url
+}
+
+// required reports whether a missing PostgreSQL is a failure.
+func required() bool {
+	return slices.Contains(strings.Split(os.Getenv("OUTBOX_REQUIRE"), ","), "postgres")
 }
 
 // admin is the pool that all tests share for what is not the store's work.

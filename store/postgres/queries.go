@@ -7,6 +7,7 @@ type queries struct {
 	observe, rows, heads, xid, fence, forgetRewinds   string
 	prepareSettle, published, failed                  string
 	requeue, requeueArchived, purge, purgeArchived    string
+	remember, fingerprint, accept                     string
 	dead                                              string
 	sleep, wakeUp, version, archiveAhead, payloadType string
 	bytes                                             bool // payloads go as bytea
@@ -27,6 +28,7 @@ func newQueries(n names, after AfterPublish) queries {
 		observe: n.sql(observeSQL), rows: n.sql(rowsSQL), heads: n.sql(headsSQL), xid: xidSQL, fence: n.sql(fenceSQL),
 		forgetRewinds: n.sql(forgetRewindsSQL),
 		prepareSettle: n.sql(prepareSettleSQL), published: n.sql(published), failed: n.sql(failedSQL),
+		remember: n.sql(rememberSQL), fingerprint: n.sql(fingerprintSQL), accept: n.sql(acceptSQL),
 		requeue: n.sql(requeueSQL), requeueArchived: n.sql(requeueArchivedSQL), purge: n.sql(purgeSQL),
 		purgeArchived: n.sql(purgeArchivedSQL), dead: n.sql(deadSQL),
 		sleep: n.sql(sleepSQL), wakeUp: n.sql(wakeUpSQL), version: n.sql(versionSQL),
@@ -113,6 +115,12 @@ SELECT (SELECT count(*) FROM {outbox_lanes}),
 
 // Operations.
 const (
+	rememberSQL = `INSERT INTO {outbox_fingerprints} (broker, destination, fingerprint) VALUES ($1, $2, $3)
+ON CONFLICT (broker, destination) DO NOTHING`
+	fingerprintSQL = `SELECT fingerprint FROM {outbox_fingerprints} WHERE broker = $1 AND destination = $2`
+	acceptSQL      = `INSERT INTO {outbox_fingerprints} (broker, destination, fingerprint) VALUES ($1, $2, $3)
+ON CONFLICT (broker, destination) DO UPDATE SET fingerprint = excluded.fingerprint`
+
 	requeueSQL = `
 WITH requeued AS (
     UPDATE {outbox} SET published_at = NULL, dlq = false, attempt_count = 0, next_attempt_at = NULL, last_error = NULL,

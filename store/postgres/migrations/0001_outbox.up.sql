@@ -81,6 +81,14 @@ CREATE TABLE {outbox_rewinds} (
     id   bigint   NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
+-- By which ordering strategy each destination is published; broker is empty unless there are several.
+CREATE TABLE {outbox_fingerprints} (
+    broker      text NOT NULL,
+    destination text NOT NULL,
+    fingerprint text NOT NULL,
+    PRIMARY KEY (broker, destination)
+);
+
 -- Stores whose dispatchers sleep and want to be notified of the next insert.
 CREATE TABLE {outbox_sleepers} (
     sleeper    text        PRIMARY KEY,
