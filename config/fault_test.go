@@ -68,7 +68,7 @@ broker: {type: kafka, kafka: {brokers: kafka}}
 		}},
 		{"a zero that means something else", "dispatcher: {retry: {max_attempts: 0}, poll_max: 0s}\n", []string{
 			`outbox.yaml:1:36 dispatcher.retry.max_attempts: 0 would mean the default, 10; leave the key out for that, or say another value`,
-			`outbox.yaml:1:50 dispatcher.poll_max: 0s would mean the default, 1s; leave the key out for that, or say another value`,
+			`outbox.yaml:1:50 dispatcher.poll_max: 0s would mean the default, 5s; leave the key out for that, or say another value`,
 		}},
 		{"URLs", "store: mysql://root:hunter2@db\nbroker: kafka://u:hunter2@k?colour=red&acks=some\n", []string{
 			`outbox.yaml:1:8 store: unknown scheme "mysql"; known are memory, postgres, sqlite`,
