@@ -167,7 +167,7 @@ func (l *loop) answer(now time.Time, e *entry, r Result) {
 		outlet.Destination = ""
 		fallthrough
 	case pe.Scope == ScopeDestination:
-		l.pause(now, outlet, pe)
+		l.pause(now, outlet, pe, e.Value.record)
 		e.Gate().Suspend(now, e, outlet)
 	default:
 		l.fail(now, e, pe)
