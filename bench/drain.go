@@ -62,8 +62,10 @@ func drains(ctx context.Context, e *environment, r *report) error {
 		mix   mix
 		after postgres.AfterPublish
 	}{
-		{"kafka drain", uniform, postgres.Mark}, {"kafka drain hot", hot, postgres.Mark},
-		{"kafka drain delete", uniform, postgres.Delete}, {"kafka drain archive", uniform, postgres.Archive},
+		{"kafka drain", uniform, postgres.Mark},
+		{"kafka drain hot", hot, postgres.Mark},
+		{"kafka drain delete", uniform, postgres.Delete},
+		{"kafka drain archive", uniform, postgres.Archive},
 	} {
 		var rates, cpus, allocs []float64
 		for range e.repeats {

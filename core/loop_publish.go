@@ -48,16 +48,12 @@ func (l *loop) publishReady(now time.Time) {
 		if caps.MaxBatch > 0 {
 			limit.Records = min(limit.Records, caps.MaxBatch)
 		}
-		trials := l.trialsOf(outlet)
-		if len(trials) > 0 {
-			limit.Records = 1
-		}
 		batch := l.queue.Take(outlet, limit)
 		batch = l.takeUnprepared(now, batch)
 		if len(batch) == 0 {
 			continue
 		}
-		for _, c := range trials {
+		for _, c := range l.trialsOf(outlet) { // their gates let nothing else out
 			c.publishing = true
 		}
 		l.publishBatch(outlet, batch)

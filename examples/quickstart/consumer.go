@@ -5,83 +5,87 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// consumer reads the topic with a plain Kafka client. All it knows of the outbox is the name of a header.
+// consumer notes what a source hands over.
 type consumer struct {
-	client *kgo.Client
-	topic  string
-	tamper func(*kgo.Record, func(*kgo.Record))
+	source   source
+	patience time.Duration // how long a next event may take before what is missing counts as lost
+	tamper   func(delivery, func(delivery))
 
-	next       map[int32]int64 // the offset to read next, by partition
+	arrivals chan delivery
+	ended    chan error // has the outcome of the source once that has ended
+	stop     func()     // ends the source and waits
+
 	deliveries []delivery      // everything that arrived, in the order in which it did
 	seen       map[string]bool // the ids of all events among them
 }
 
-// delivery is one event as it arrived.
-type delivery struct {
-	order string
-	event string
-}
-
-func newConsumer(addresses []string, topic string, tamper func(*kgo.Record, func(*kgo.Record))) (*consumer, error) {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(addresses...),
-		kgo.ConsumeTopics(topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchMaxWait(200*time.Millisecond),
-	)
-	if err != nil {
-		return nil, err
-	}
+// startConsumer lets the source consume in the background, until stop.
+func startConsumer(
+	ctx context.Context, from source, patience time.Duration, tamper func(delivery, func(delivery)),
+) *consumer {
 	if tamper == nil {
-		tamper = func(record *kgo.Record, deliver func(*kgo.Record)) { deliver(record) }
+		tamper = func(d delivery, deliver func(delivery)) { deliver(d) }
 	}
-	return &consumer{client: client, topic: topic, tamper: tamper, next: map[int32]int64{}, seen: map[string]bool{}}, nil
+	c := &consumer{
+		source: from, patience: patience, tamper: tamper,
+		arrivals: make(chan delivery), ended: make(chan error, 1), seen: map[string]bool{},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.ended <- from.consume(ctx, c.handle)
+	}()
+	c.stop = func() {
+		cancel()
+		<-done
+	}
+	return c
 }
 
-func (c *consumer) close() { c.client.Close() }
-
-// deliver is the consumer's handler: it notes the event. A real one would do its work here, once per event id.
-func (c *consumer) deliver(record *kgo.Record) {
-	event := ""
-	for _, header := range record.Headers {
-		if header.Key == "event_id" {
-			event = string(header.Value)
-		}
+// handle is called for each event, by several goroutines for different orders; arrivals puts them in a row.
+func (c *consumer) handle(ctx context.Context, d delivery) error {
+	select {
+	case c.arrivals <- d:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	c.deliveries = append(c.deliveries, delivery{order: string(record.Key), event: event})
-	c.seen[event] = true
 }
 
-// poll takes what has arrived, or returns after a short while without.
-func (c *consumer) poll(ctx context.Context) (arrived bool, err error) {
-	wait, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer cancel()
-	fetches := c.client.PollFetches(wait)
-	for _, fault := range fetches.Errors() {
-		if !errors.Is(fault.Err, context.DeadlineExceeded) {
-			return false, fmt.Errorf("consume %s: %w", c.topic, fault.Err)
-		}
+// deliver notes an event. A real consumer would do its work here, once per event id.
+func (c *consumer) deliver(d delivery) {
+	c.deliveries = append(c.deliveries, d)
+	c.seen[d.event] = true
+}
+
+// take waits for the next event, up to a limit.
+func (c *consumer) take(ctx context.Context, limit time.Duration) (arrived bool, err error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case d := <-c.arrivals:
+		c.tamper(d, c.deliver)
+		return true, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case err := <-c.ended:
+		return false, errors.Join(errors.New("the consumer has ended too early"), err)
 	}
-	fetches.EachRecord(func(record *kgo.Record) {
-		c.next[record.Partition] = record.Offset + 1
-		c.tamper(record, c.deliver)
-	})
-	return fetches.NumRecords() > 0, ctx.Err()
 }
 
 // readAlong reads until the service has closed and every event in its books has arrived, and returns the books. When
-// nothing arrives any more for as long as patience it returns too: what is missing then is lost.
+// nothing arrives any more for as long as its patience lasts it returns too: what is missing then is lost.
 func (c *consumer) readAlong(ctx context.Context, closing <-chan error,
-	readBooks func(context.Context) (map[string][]string, error), patience time.Duration, show func(events int),
+	readBooks func(context.Context) (map[string][]string, error), show func(events int),
 ) (books map[string][]string, err error) {
 	var outstanding []string
 	for last := time.Now(); ; show(len(c.seen)) {
-		arrived, err := c.poll(ctx)
+		arrived, err := c.take(ctx, 100*time.Millisecond)
 		if err != nil {
 			return nil, err
 		}
@@ -107,27 +111,31 @@ func (c *consumer) readAlong(ctx context.Context, closing <-chan error,
 		switch {
 		case arrived || books == nil:
 			last = time.Now()
-		case time.Since(last) > patience:
+		case time.Since(last) > c.patience:
 			return books, nil
 		}
 	}
 }
 
-// readToEnd reads what is left in the topic, which nobody writes to any more.
+// readToEnd reads what is left in the topic, which nobody writes to any more: until the broker has had nothing more to
+// hand over, and what was on its way then has come.
 func (c *consumer) readToEnd(ctx context.Context) error {
-	ends, err := kadm.NewClient(c.client).ListEndOffsets(ctx, c.topic)
-	if err = errors.Join(err, ends.Error()); err != nil {
-		return fmt.Errorf("find the end of %s: %w", c.topic, err)
-	}
-	atEnd := func() bool {
-		read := true
-		ends.Each(func(end kadm.ListedOffset) { read = read && c.next[end.Partition] >= end.Offset })
-		return read
-	}
-	for !atEnd() {
-		if _, err := c.poll(ctx); err != nil {
+	for began := time.Now(); ; {
+		left, err := c.source.left(ctx)
+		for arrived := true; arrived; {
+			var ended error
+			if arrived, ended = c.take(ctx, 500*time.Millisecond); ended != nil {
+				return ended
+			}
+		}
+		switch {
+		case err == nil && left == 0:
+			return nil
+		case time.Since(began) <= c.patience: // try again
+		case err != nil:
 			return err
+		default:
+			return fmt.Errorf("%d events are in the topic that do not arrive", left)
 		}
 	}
-	return nil
 }

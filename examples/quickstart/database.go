@@ -25,8 +25,7 @@ type database struct {
 	inTx func(context.Context, func(*sql.Tx, core.Enqueuer) error) error
 	// orders is the name of the orders table.
 	orders string
-	// undo takes back, last first, what opening made.
-	undo []func() error
+	undo
 }
 
 // openDatabase opens a database and makes the outbox and the orders table in it, under names of this run.
@@ -126,15 +125,4 @@ func (db *database) exec(ctx context.Context, query string) error {
 		_, err := tx.ExecContext(ctx, query)
 		return err
 	})
-}
-
-func (db *database) later(undo func() error) { db.undo = append(db.undo, undo) }
-
-// cleanUp leaves nothing behind.
-func (db *database) cleanUp() error {
-	var faults []error
-	for i := len(db.undo) - 1; i >= 0; i-- {
-		faults = append(faults, db.undo[i]())
-	}
-	return errors.Join(faults...)
 }

@@ -1,13 +1,16 @@
 // Quickstart shows the outbox at work, with nothing to install: an order service writes orders and their events into a
 // SQLite file, a dispatcher carries the events to Kafka (a small one, in this process), and a consumer checks what
-// arrives against the orders table.
+// arrives against the orders table. Other databases and brokers are other URLs.
 //
 //	go run ./examples/quickstart
 //	go run ./examples/quickstart -orders 20000 -dispatchers 3
 //	go run ./examples/quickstart -broker kafka://127.0.0.1:9092 -store postgres://postgres@127.0.0.1/shop
+//	go run ./examples/quickstart -broker rabbitmq://guest:guest@127.0.0.1:5672/
+//	go run ./examples/quickstart -broker sqs://embedded
 //
 // Read it in this order: service.go is how your service uses the outbox, this file how a dispatcher is started;
-// consumer.go and check.go prove that nothing was lost, invented or reordered; database.go and cluster.go open things.
+// consumer.go and check.go prove that nothing was lost, invented or reordered; database.go and bus.go open things, and
+// kafka.go, rabbitmq.go and sqs.go are all that differs between brokers.
 package main
 
 import (
@@ -25,8 +28,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/go-outbox/outbox/core"
 )
 
@@ -38,8 +39,8 @@ type options struct {
 
 	// patience is how long the consumer waits for a next event before it counts what is missing as lost.
 	patience time.Duration
-	// tamper, when not nil, stands between Kafka and the consumer's check: tests show that the check can fail.
-	tamper func(record *kgo.Record, deliver func(*kgo.Record))
+	// tamper, when not nil, stands between the broker and the consumer's check: tests show that the check can fail.
+	tamper func(d delivery, deliver func(delivery))
 }
 
 func main() { os.Exit(start()) }
@@ -47,7 +48,9 @@ func main() { os.Exit(start()) }
 func start() (exitCode int) {
 	opts := options{patience: 15 * time.Second}
 	flag.StringVar(&opts.storeURL, "store", "", "where the orders live, as sqlite:FILE or postgres://... (default: a temporary file)")
-	flag.StringVar(&opts.brokerURL, "broker", "", "where the events go, as kafka://HOST:PORT (default: in this process)")
+	flag.StringVar(&opts.brokerURL, "broker", "",
+		"where the events go, as kafka://HOST:PORT, rabbitmq://USER:PASSWORD@HOST:PORT/, sqs://HOST:PORT\n"+
+			"or sqs://embedded, an SQS in this process (default: a Kafka in this process)")
 	flag.IntVar(&opts.orders, "orders", 1000, "how many orders the service takes")
 	flag.IntVar(&opts.dispatchers, "dispatchers", 1, "how many dispatchers run; with SQLite one works, the others stand by")
 	flag.Parse()
@@ -84,16 +87,13 @@ func run(ctx context.Context, opts options, plan plan, out io.Writer) (v verdict
 		return v, err
 	}
 	defer func() { err = errors.Join(err, db.cleanUp()) }()
-	bus, err := openCluster(ctx, opts.brokerURL, name)
+	bus, err := openBus(ctx, opts.brokerURL, name)
 	if err != nil {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, bus.cleanUp()) }()
-	reader, err := newConsumer(bus.addresses, bus.topic, opts.tamper)
-	if err != nil {
-		return v, err
-	}
-	defer reader.close()
+	reader := startConsumer(ctx, bus.source, opts.patience, opts.tamper)
+	defer reader.stop()
 
 	announce(out, db, bus, plan, opts.dispatchers)
 
@@ -109,7 +109,7 @@ func run(ctx context.Context, opts options, plan plan, out io.Writer) (v verdict
 
 	progress := newProgressBar(os.Stderr, plan.events())
 	defer progress.close()
-	books, err := reader.readAlong(ctx, closing, db.books, opts.patience, progress.show)
+	books, err := reader.readAlong(ctx, closing, db.books, progress.show)
 	if err != nil {
 		return v, err
 	}
@@ -151,13 +151,13 @@ func startDispatchers(ctx context.Context, store core.Store, broker core.Broker,
 	}), nil
 }
 
-func announce(out io.Writer, db *database, bus *cluster, plan plan, dispatchers int) {
+func announce(out io.Writer, db *database, bus *bus, plan plan, dispatchers int) {
 	_, _ = fmt.Fprintf(out, `An order service, its outbox, and a consumer that checks what arrives.
   store     %s
   broker    %s, topic %s
   service   orders: %d, changes of them: %d; each change and its event are one transaction,
             and about one in ten of these is rolled back and tried again
   dispatch  dispatchers: %d
-  consumer  a plain Kafka client; it compares every event with the orders table
+  consumer  a plain client of the broker; it compares every event with the orders table
 `, db.description, bus.description, bus.topic, len(plan), plan.events(), dispatchers)
 }

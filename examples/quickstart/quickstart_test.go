@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
 	"github.com/go-outbox/outbox/core"
@@ -37,6 +36,9 @@ func TestNothingIsLostInventedOrReordered(t *testing.T) {
 		{name: "one dispatcher", dispatchers: 1},
 		{name: "three dispatchers", dispatchers: 3},
 		{name: "Kafka", dispatchers: 1, broker: "kafka"},
+		{name: "RabbitMQ", dispatchers: 3, broker: "rabbitmq"},
+		{name: "SQS", dispatchers: 3, broker: "sqs"},
+		{name: "SQS in this process", dispatchers: 3, broker: embeddedSQS},
 		{name: "PostgreSQL", dispatchers: 3, store: "postgres"},
 	}
 	for _, tt := range tests {
@@ -58,49 +60,49 @@ func TestNothingIsLostInventedOrReordered(t *testing.T) {
 	}
 }
 
-// TestTheCheckCanFail puts faults between Kafka and the consumer, and expects the check to name each.
+// TestTheCheckCanFail puts faults between the broker and the consumer, and expects the check to name each.
 func TestTheCheckCanFail(t *testing.T) {
 	t.Parallel()
-	type handler = func(*kgo.Record)
+	type handler = func(delivery)
 	tests := []struct {
 		name   string
-		tamper func() func(*kgo.Record, handler)
+		tamper func() func(delivery, handler)
 		want   verdict
 	}{
-		{"an event is dropped", func() func(*kgo.Record, handler) {
+		{"an event is dropped", func() func(delivery, handler) {
 			dropped := false
-			return func(r *kgo.Record, deliver handler) {
+			return func(d delivery, deliver handler) {
 				if dropped {
-					deliver(r)
+					deliver(d)
 				}
 				dropped = true
 			}
 		}, verdict{committed: 20, delivered: 19, lost: 1}},
-		{"the first event of each order comes second", func() func(*kgo.Record, handler) {
-			first := map[string]*kgo.Record{}
-			return func(r *kgo.Record, deliver handler) {
-				if order := string(r.Key); first[order] == nil {
-					first[order] = r
+		{"the first event of each order comes second", func() func(delivery, handler) {
+			first := map[string]*delivery{}
+			return func(d delivery, deliver handler) {
+				if first[d.order] == nil {
+					first[d.order] = &d
 				} else {
-					deliver(r)
-					deliver(first[order])
+					deliver(d)
+					deliver(*first[d.order])
 				}
 			}
 		}, verdict{committed: 20, delivered: 20, outOfOrder: 10}},
-		{"an event that never was", func() func(*kgo.Record, handler) {
+		{"an event that never was", func() func(delivery, handler) {
 			invented := false
-			return func(r *kgo.Record, deliver handler) {
-				deliver(r)
+			return func(d delivery, deliver handler) {
+				deliver(d)
 				if !invented {
-					deliver(&kgo.Record{Key: r.Key, Headers: []kgo.RecordHeader{{Key: "event_id", Value: []byte("invented")}}})
+					deliver(delivery{order: d.order, event: "invented"})
 				}
 				invented = true
 			}
 		}, verdict{committed: 20, delivered: 20, phantom: 1}},
-		{"everything comes twice", func() func(*kgo.Record, handler) {
-			return func(r *kgo.Record, deliver handler) {
-				deliver(r)
-				deliver(r)
+		{"everything comes twice", func() func(delivery, handler) {
+			return func(d delivery, deliver handler) {
+				deliver(d)
+				deliver(d)
 			}
 		}, verdict{committed: 20, delivered: 20, repeats: 20}},
 	}
@@ -165,10 +167,10 @@ func TestAGivenDatabaseIsLeftClean(t *testing.T) {
 	}
 	tables := 0
 	err = db.inTx(t.Context(), func(tx *sql.Tx, _ core.Enqueuer) error {
-		return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`).Scan(&tables)
+		return tx.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name LIKE 'quickstart%'`).Scan(&tables)
 	})
-	if err != nil || tables != 6 { // those of another_run
-		t.Errorf("%d tables, error %v; want the 6 of the open database", tables, err)
+	if err != nil || tables != 0 {
+		t.Errorf("%d tables of the run before are left, error %v; want none", tables, err)
 	}
 	if err := db.cleanUp(); err != nil {
 		t.Error(err)
@@ -179,7 +181,10 @@ func TestUnknownAddresses(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []options{
 		{storeURL: "mysql://root:hunter2@127.0.0.1/shop"},
-		{brokerURL: "amqp://guest:hunter2@127.0.0.1"},
+		{brokerURL: "nats://guest:hunter2@127.0.0.1"},
+		{brokerURL: "rabbitmqs://guest:hunter2@127.0.0.1"},
+		{brokerURL: "amqp://guest:hunter2@127.0.0.1:1/"},
+		{brokerURL: "sqs://guest:hunter2@127.0.0.1:1/path"},
 		{brokerURL: "kafka://guest:hunter2@127.0.0.1"},
 	} {
 		_, err := run(t.Context(), opts, twoEach(1), io.Discard)
@@ -192,8 +197,8 @@ func TestUnknownAddresses(t *testing.T) {
 // serviceURL is the URL of a service that scripts/services started.
 func serviceURL(t *testing.T, name string) string {
 	t.Helper()
-	if name == "" {
-		return ""
+	if name == "" || name == embeddedSQS {
+		return name
 	}
 	variable := "OUTBOX_TEST_" + strings.ToUpper(name) + "_URL"
 	url := os.Getenv(variable)

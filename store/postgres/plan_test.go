@@ -31,13 +31,15 @@ func explain(t testing.TB, s *postgres.Store, analyze bool, query string, args .
 			t.Fatal(err)
 		}
 	}
-	defer func() { _, _ = tx.Conn().Exec(t.Context(), "DEALLOCATE q") }()
 	rows, err := tx.Query(t.Context(), "EXPLAIN "+option+" EXECUTE q ("+strings.Join(values, ", ")+")", pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "DEALLOCATE q", pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil { // a statement that writes was run
