@@ -23,8 +23,8 @@ type circuit struct {
 	publishing bool // the trial's record is under way
 }
 
-// pause opens the circuit of the outlet, because of what publishing the record said.
-func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError, cause ...*Record) {
+// pause opens the circuit of the outlet, because of what publishing the record said; nil when nothing was published.
+func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError, cause *Record) {
 	c := l.circuits[outlet]
 	if c == nil {
 		c = &circuit{}
@@ -45,8 +45,8 @@ func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError, ca
 		}
 	}
 	log := l.log
-	if len(cause) > 0 { // the one that is always named is a poison that looks like an outage
-		log = log.With("event_id", cause[0].EventID)
+	if cause != nil { // the one that is always named is a poison that looks like an outage
+		log = log.With("event_id", cause.EventID)
 	}
 	log.Warn("paused: nothing is charged to its messages meanwhile", "what", nameOf(outlet),
 		"class", pe.Class.String(), "failures", c.failures, "retry_in", wait, "error", pe)

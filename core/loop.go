@@ -172,7 +172,7 @@ func (l *loop) drained(now time.Time) bool {
 		l.settler.pending = nil // it is published again by whoever comes next
 		return !l.calling()
 	}
-	if !l.leases.settled || l.busy() || anyWants(now, l.fetchable()) {
+	if !l.leases.settled || l.busy() || anyWants(now, l.fetcher.lanes) {
 		return false
 	}
 	return len(l.lanes) == 0 || l.fetcher.foundNothing || l.brokerPaused()
@@ -204,7 +204,7 @@ func (l *loop) nextWake(now time.Time) time.Duration {
 		earlier(l.fetcher.next)
 	}
 	if !l.fetcher.blocked && !l.fetcher.failing {
-		for _, f := range l.fetchable() {
+		for _, f := range l.fetcher.lanes {
 			if due, ok := f.gate.NextDue(); ok {
 				earlier(due)
 			}
@@ -229,14 +229,9 @@ func (l *loop) nextWake(now time.Time) time.Duration {
 // leave ends a run whose work is done.
 func (l *loop) leave(abandon func()) error {
 	l.fetcher.wake()
-	ctx, cancel := context.WithTimeout(l.work, l.cfg.LeaseTTL/leaseRenewals)
-	defer cancel()
-	_, err := l.store.Lease(ctx, LeaseRequest{Member: l.member, TTL: l.cfg.LeaseTTL, Leave: true})
+	l.giveBack(l.cfg.LeaseTTL / leaseRenewals)
 	abandon()
 	l.wait()
-	if err != nil {
-		l.log.Warn("lanes could not be given back; others take them when their lease expires", "error", err)
-	}
 	l.log.Info("dispatcher stops")
 	if !l.once {
 		return nil
@@ -252,13 +247,18 @@ func (l *loop) abandon(abandon func()) error {
 	records, _ := l.queue.Held()
 	abandon()
 	l.fetcher.wake()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.work), time.Second)
+	l.giveBack(time.Second)
+	l.wait()
+	return fmt.Errorf("%w: %d records, they are published again", ErrShutdownTimeout, records)
+}
+
+// giveBack leaves the table: the lanes are free at once. It goes on when the run was abandoned.
+func (l *loop) giveBack(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.work), timeout)
 	defer cancel()
 	if _, err := l.store.Lease(ctx, LeaseRequest{Member: l.member, TTL: l.cfg.LeaseTTL, Leave: true}); err != nil {
 		l.log.Warn("lanes could not be given back; others take them when their lease expires", "error", err)
 	}
-	l.wait()
-	return fmt.Errorf("%w: %d records, they are published again", ErrShutdownTimeout, records)
 }
 
 // wait waits for the goroutines of calls, which end soon after their context has.

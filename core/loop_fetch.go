@@ -17,6 +17,8 @@ type fetcher struct {
 	idle time.Duration // the wait before the poll after that
 	// foundNothing is set when the last fetch of all lanes returned nothing and there was nothing to wait for.
 	foundNothing bool
+	// lanes are those to read, as of this pass of the loop.
+	lanes []laneFetch
 	// failing is set while fetches fail: then nothing is urgent.
 	failing bool
 	began   time.Time // the last one
@@ -45,6 +47,7 @@ func (l *loop) fetch(now time.Time) {
 	records, bytes := l.queue.Held()
 	room, roomBytes := l.cfg.MaxInFlight-records, l.cfg.MaxInFlightBytes-bytes
 	lanes := l.fetchable()
+	l.fetcher.lanes = lanes
 	l.fetcher.blocked = l.fetcher.busy || l.stopping || !now.Before(l.leases.trusted) || len(lanes) == 0 ||
 		room < max(l.cfg.FetchSize/2, 1) || records > 0 && roomBytes < l.cfg.FetchBytes/2
 	if l.fetcher.blocked || now.Before(l.fetcher.next) && (l.fetcher.failing || !anyWants(now, lanes)) {

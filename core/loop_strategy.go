@@ -81,5 +81,5 @@ func (l *loop) disagree(outlet ordering.Outlet, a *agreement, pe *PublishError) 
 	if c := l.circuits[outlet]; c != nil && c.halfOpen {
 		c.publishing = false
 	}
-	l.pause(time.Now(), outlet, pe)
+	l.pause(time.Now(), outlet, pe, nil)
 }
