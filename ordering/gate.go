@@ -31,11 +31,15 @@ type Gate[T any] struct {
 	held  map[int64]*Entry[T]
 	// first and last chain the held entries in the order of admission, which is nearly the order of ids.
 	first, last *Entry[T]
-	closed      int // how many keys are closed
+	closed      int                       // how many keys are closed
+	highest     int64                     // no closed key has a higher head
+	crowded     map[*keyState[T]]struct{} // closed keys with followers
+	blocked     map[Outlet]int            // how many closed keys have a blocked head
 	due         dueHeap[T]
 	paused      map[Outlet]*pause
 	again       map[int64]bool // held ids that were made unsettled again
 	rewind      int64          // from where to fetch again, 0 for nowhere
+	covered     int64          // nothing up to here has to be fetched again
 	fetch       *openFetch[T]  // the outstanding fetch
 	tick        uint64         // counts what must be told apart in time: fetches sent, heads let go
 	dropped     bool
@@ -56,8 +60,10 @@ type Entry[T any] struct {
 	Bytes int
 	// Due is when it may be published; the zero time means at once.
 	Due time.Time
-	// Solo keeps it from being handed out in one call with others of its key.
-	Solo bool
+	// Blocked says that it is not published before a person acts. Due is when to see whether one did.
+	Blocked bool
+	// Solo keeps it from being handed out in one call with others of its key, Alone with any others.
+	Solo, Alone bool
 	// Value is the owner's.
 	Value T
 
@@ -95,8 +101,10 @@ type keyState[T any] struct {
 	due        time.Time // when the head is due
 	dueIndex   int       // in the heap of due heads, -1 when not there
 	forOutlet  bool      // the head waits for its paused outlet
+	blockedAt  *Outlet   // set while the head is blocked
 	probe      bool      // the head goes out although its outlet is paused, to try it
 	low        int64     // lowest id skipped below the head, 0 for none
+	followers  int       // how many records were let go of because of the head
 	since      uint64    // tick at which the head was let go
 	seen       uint64    // tick of the last fetch that returned a record of it
 	retries    int       // of the head in a row, that charged nothing
@@ -108,12 +116,14 @@ type keyState[T any] struct {
 // first fetch asks for everything from the beginning.
 func NewGate[T any](queue *Queue[T]) *Gate[T] {
 	return &Gate[T]{
-		queue:  queue,
-		keys:   map[Key]*keyState[T]{},
-		held:   map[int64]*Entry[T]{},
-		paused: map[Outlet]*pause{},
-		again:  map[int64]bool{},
-		rewind: 1,
+		queue:   queue,
+		keys:    map[Key]*keyState[T]{},
+		held:    map[int64]*Entry[T]{},
+		paused:  map[Outlet]*pause{},
+		again:   map[int64]bool{},
+		crowded: map[*keyState[T]]struct{}{},
+		blocked: map[Outlet]int{},
+		rewind:  1,
 	}
 }
 
@@ -123,6 +133,16 @@ func (g *Gate[T]) Held() int { return len(g.held) }
 // ClosedKeys returns how many keys wait for their head.
 func (g *Gate[T]) ClosedKeys() int { return g.closed }
 
+// Blocked reports whether a key waits for a person because its head, which goes to the outlet, is blocked.
+func (g *Gate[T]) Blocked(outlet Outlet) bool {
+	for o := range g.blocked {
+		if outlet.Covers(o) {
+			return true
+		}
+	}
+	return false
+}
+
 // Drop forgets everything: the lane has gone to somebody else. Later answers for its entries are ignored, and entries
 // that were ready are never taken.
 func (g *Gate[T]) Drop() {
@@ -130,7 +150,7 @@ func (g *Gate[T]) Drop() {
 	for g.first != nil {
 		g.unhold(g.first)
 	}
-	g.keys, g.due, g.paused, g.again, g.closed = nil, nil, nil, nil, 0
+	g.keys, g.due, g.paused, g.again, g.crowded, g.blocked, g.closed = nil, nil, nil, nil, nil, nil, 0
 }
 
 // Dropped reports whether [Gate.Drop] was called.
@@ -141,6 +161,7 @@ func (g *Gate[T]) rewindTo(id int64) {
 	if g.rewind == 0 || id < g.rewind {
 		g.rewind = max(id, 1)
 	}
+	g.covered = min(g.covered, g.rewind-1)
 }
 
 // hold makes the entry held.
@@ -262,12 +283,42 @@ func (g *Gate[T]) closeKey(k *keyState[T], head *Entry[T]) {
 	for k.first != nil {
 		e := k.pop()
 		low = lower(low, e.ID)
+		g.follow(k)
 		g.unhold(e)
 	}
 	k.closed, k.holdHead = true, true
-	k.head, k.headEvent, k.headOutlet = head.ID, head.EventID, head.Outlet
+	g.setHead(k, head)
 	k.low = low
 	g.undue(k)
+}
+
+// setHead makes the entry the head of its closed key.
+func (g *Gate[T]) setHead(k *keyState[T], e *Entry[T]) {
+	k.head, k.headEvent, k.headOutlet = e.ID, e.EventID, e.Outlet
+	g.highest = max(g.highest, e.ID)
+	g.unblock(k)
+	if e.Blocked {
+		outlet := e.Outlet
+		k.blockedAt = &outlet
+		g.blocked[outlet]++
+	}
+}
+
+// unblock says that the head of the key, if it has one, does not wait for a person.
+func (g *Gate[T]) unblock(k *keyState[T]) {
+	if k.blockedAt == nil {
+		return
+	}
+	if g.blocked[*k.blockedAt]--; g.blocked[*k.blockedAt] == 0 {
+		delete(g.blocked, *k.blockedAt)
+	}
+	k.blockedAt = nil
+}
+
+// follow counts a record that is let go of because the key is closed, or closes.
+func (g *Gate[T]) follow(k *keyState[T]) {
+	k.followers++
+	g.crowded[k] = struct{}{}
 }
 
 // waitUntil lets go of the head of a closed key until it is due.
@@ -305,9 +356,13 @@ func (g *Gate[T]) fetchSkipped(k *keyState[T]) {
 
 // reopen ends the closing of the key.
 func (g *Gate[T]) reopen(k *keyState[T]) {
-	k.closed, k.low, k.probe, k.retries = false, 0, false, 0
-	g.closed--
+	k.closed, k.low, k.probe, k.retries, k.followers = false, 0, false, 0, 0
+	delete(g.crowded, k)
+	if g.closed--; g.closed == 0 {
+		g.highest = 0
+	}
 	g.undue(k)
+	g.unblock(k)
 }
 
 // lower returns the lower of two ids, where 0 means none.

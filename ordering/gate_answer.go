@@ -25,12 +25,12 @@ func (g *Gate[T]) Delivered(now time.Time, e *Entry[T]) {
 // the record stays held until [Gate.Settled], and only then the key may go on. It returns false, and lets go of the
 // record, when an earlier record of its key in the same call failed already: then this one is a follower, and nothing
 // is written down for it.
-func (g *Gate[T]) Fail(e *Entry[T]) bool {
+func (g *Gate[T]) Fail(now time.Time, e *Entry[T]) bool {
 	if g.dropped {
 		return false
 	}
 	k := e.key
-	if g.follows(k, e) {
+	if g.follows(now, k, e) {
 		return false
 	}
 	k.answer()
@@ -42,12 +42,12 @@ func (g *Gate[T]) Fail(e *Entry[T]) bool {
 // Retry says that the record was not published and that nothing is charged to it: its key closes until due, when the
 // record is fetched again. It returns false when the record is a follower, because an earlier record of its key in the
 // same call closed the key already.
-func (g *Gate[T]) Retry(e *Entry[T], due time.Time) bool {
+func (g *Gate[T]) Retry(now time.Time, e *Entry[T], due time.Time) bool {
 	if g.dropped {
 		return false
 	}
 	k := e.key
-	if g.follows(k, e) {
+	if g.follows(now, k, e) {
 		return false
 	}
 	k.answer()
@@ -69,11 +69,11 @@ func (g *Gate[T]) Suspend(now time.Time, e *Entry[T], outlet Outlet) {
 		return
 	}
 	k, p := e.key, g.paused[outlet]
-	if g.follows(k, e) {
+	if g.follows(now, k, e) {
 		return
 	}
 	if p == nil || p.resuming { // resumed already
-		g.Retry(e, now)
+		g.Retry(now, e, now)
 		return
 	}
 	k.answer()
@@ -92,11 +92,12 @@ func (g *Gate[T]) Suspend(now time.Time, e *Entry[T], outlet Outlet) {
 
 // follows handles a record that was not published and comes after one of its key in the same call that was not either:
 // it is let go of with that one.
-func (g *Gate[T]) follows(k *keyState[T], e *Entry[T]) bool {
+func (g *Gate[T]) follows(now time.Time, k *keyState[T], e *Entry[T]) bool {
 	switch {
 	case k.suspended != nil:
 		drop(k.suspended, e)
 	case k.closed && !k.isHead(e):
+		g.follow(k)
 		k.low = lower(k.low, e.ID)
 		if !k.holdHead {
 			g.fetchSkipped(k)
@@ -106,6 +107,7 @@ func (g *Gate[T]) follows(k *keyState[T], e *Entry[T]) bool {
 	}
 	k.answer()
 	g.unhold(e)
+	g.offer(now, k)
 	g.forget(k)
 	return true
 }
@@ -119,7 +121,7 @@ func (k *keyState[T]) answer() {
 
 // Settled says that the result of an answered record is written down, or, with missed, that its row was not found: it
 // was deleted, replayed or replaced meanwhile, and whatever is there now has to be fetched again. For a charged record
-// Due says when it is due.
+// Due says when it is due, and Blocked whether it waits for a person.
 func (g *Gate[T]) Settled(now time.Time, e *Entry[T], result Settlement, missed bool) {
 	if g.dropped || e.state != entryAnswered {
 		return
@@ -133,6 +135,7 @@ func (g *Gate[T]) Settled(now time.Time, e *Entry[T], result Settlement, missed 
 		return
 	}
 	if result == WasCharged {
+		g.setHead(k, e)
 		g.waitUntil(k, e.Due)
 		return
 	}

@@ -1,6 +1,11 @@
 package ordering
 
-import "time"
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
 
 // Plan is what a fetch of the lane has to ask for.
 type Plan struct {
@@ -8,7 +13,8 @@ type Plan struct {
 	RewindFrom int64
 	// Held are the ids not to return, ascending.
 	Held []int64
-	// Closed are the keys that wait for their head, with the head's id.
+	// Closed are keys that wait for their head and have records behind it that are better not returned, with the head's
+	// id. Not all of them: a record of another closed key is let go of when it comes.
 	Closed []ClosedKey
 	// Heads are records to read again by id.
 	Heads []Ref
@@ -93,17 +99,31 @@ func (g *Gate[T]) BeginFetch(now time.Time) Plan {
 		k.holdHead = true
 		plan.Heads = append(plan.Heads, g.readAgain(f, k))
 	}
-	if g.closed > 0 {
-		for _, k := range g.keys {
-			if k.closed {
-				plan.Closed = append(plan.Closed, ClosedKey{Key: k.key, Head: k.head})
-			}
-		}
-	}
+	plan.Closed = g.crowdedKeys()
 	if len(g.held) > 0 {
 		plan.Held = g.heldIDs(make([]int64, 0, len(g.held)))
 	}
 	return plan
+}
+
+// maxClosed bounds how many closed keys one fetch names. The records of the others are returned once and let go of.
+const maxClosed = 100
+
+// crowdedKeys returns the closed keys whose records should not be returned: those with the most.
+func (g *Gate[T]) crowdedKeys() []ClosedKey {
+	if len(g.crowded) == 0 {
+		return nil
+	}
+	keys := slices.Collect(maps.Keys(g.crowded))
+	if len(keys) > maxClosed {
+		slices.SortFunc(keys, func(a, b *keyState[T]) int { return cmp.Compare(b.followers, a.followers) })
+		keys = keys[:maxClosed]
+	}
+	closed := make([]ClosedKey, len(keys))
+	for i, k := range keys {
+		closed[i] = ClosedKey{Key: k.key, Head: k.head}
+	}
+	return closed
 }
 
 // readAgain adds the key's head to the fetch and keeps it from being returned among the records.
@@ -147,6 +167,10 @@ func (g *Gate[T]) EndFetch(now time.Time, reply Reply[T]) {
 	}
 	f := g.fetch
 	g.fetch = nil
+	g.covered = reply.UpTo
+	if g.rewind != 0 {
+		g.covered = min(reply.UpTo, g.rewind-1)
+	}
 	for _, id := range reply.Rewound {
 		if g.held[id] != nil {
 			g.again[id] = true
@@ -157,7 +181,7 @@ func (g *Gate[T]) EndFetch(now time.Time, reply Reply[T]) {
 	for _, e := range reply.Records {
 		g.admit(now, f, reply.After, e)
 	}
-	if g.closed > 0 {
+	if g.closed > 0 && reply.After < g.highest {
 		g.reopenVanished(f, reply)
 	}
 	g.endPauses(f.tick)
@@ -195,9 +219,11 @@ func (g *Gate[T]) admit(now time.Time, f *openFetch[T], after int64, e *Entry[T]
 // The first record of the key in such a fetch is its head, whatever its id.
 func (g *Gate[T]) reopens(now time.Time, f *openFetch[T], after int64, k *keyState[T], e *Entry[T]) bool {
 	if k.seen == f.tick { // behind the head that this very fetch returned, and that is not due
+		g.follow(k)
 		return false
 	}
 	if k.holdHead || after >= k.head || f.tick < k.since {
+		g.follow(k)
 		if e.ID < k.head {
 			k.low = lower(k.low, e.ID)
 			if !k.holdHead {
@@ -208,7 +234,8 @@ func (g *Gate[T]) reopens(now time.Time, f *openFetch[T], after int64, k *keySta
 	}
 	if e.Due.After(now) {
 		k.seen = f.tick
-		k.head, k.headEvent, k.headOutlet, k.low = e.ID, e.EventID, e.Outlet, 0
+		g.setHead(k, e)
+		k.low = 0
 		g.setDue(k, e.Due)
 		return false
 	}
@@ -245,11 +272,13 @@ func (g *Gate[T]) endHead(now time.Time, h *openHead[T], found []*Entry[T]) {
 	case g.isPaused(e.Outlet) && !k.probe:
 		g.waitForOutlet(k)
 	case e.Due.After(now):
+		g.setHead(k, e)
 		g.waitUntil(k, e.Due)
 		if again {
 			g.rewindTo(k.head)
 		}
 	default:
+		g.unblock(k)
 		if again {
 			g.again[e.ID] = true
 		}

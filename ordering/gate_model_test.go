@@ -39,6 +39,7 @@ type row struct {
 	replay, attempts int
 	settled, parked  bool
 	due              time.Time
+	blocked          bool
 	passed           bool // the position went by it while it was visible
 }
 
@@ -66,6 +67,7 @@ type model struct {
 	draining bool
 	limit    int
 	runs     bool
+	blocks   bool // exhausted records block their key, instead of being parked
 	excludes bool // the store leaves out closed keys, as it should, so that they do not fill the reply
 	fault    string
 	trace    []string
@@ -79,6 +81,7 @@ type settleItem struct {
 	replay int
 	kind   Settlement
 	due    time.Time
+	blocks bool
 }
 
 func runModel(seed uint64) *model { return newModel(seed, false).run() }
@@ -91,7 +94,8 @@ func newModel(seed uint64, tracing bool) *model {
 	return &model{
 		r: r, now: time.Unix(1000, 0), queue: q, gate: NewGate(q), rows: map[int64]*row{}, locked: map[Key]bool{},
 		order: map[Key][]string{}, paused: map[Outlet]bool{}, poison: map[string]bool{}, at: map[string]int{},
-		exempt: map[string]bool{}, must: map[string]int{}, limit: 1 + r.IntN(4), runs: r.IntN(2) == 0, excludes: r.IntN(4) > 0, tracing: tracing,
+		exempt: map[string]bool{}, must: map[string]int{}, limit: 1 + r.IntN(4), runs: r.IntN(2) == 0, blocks: r.IntN(3) == 0,
+		excludes: r.IntN(4) > 0, tracing: tracing,
 	}
 }
 
@@ -121,6 +125,9 @@ func (m *model) run() *model {
 		default:
 			m.trouble()
 		}
+	}
+	if m.fault == "" && m.gate.Blocked(Outlet{}) {
+		m.bad("a key is told as blocked, and nothing is pending")
 	}
 	for event, place := range m.must {
 		if m.fault == "" && m.at[event] <= place && !m.exempt[event] {
@@ -263,7 +270,10 @@ func (m *model) back(id int64) {
 }
 
 func (m *model) entry(w *row) *Entry[*row] {
-	e := &Entry[*row]{ID: w.id, EventID: w.event, Key: w.key, Outlet: w.outlet, Due: w.due, Bytes: 1}
+	e := &Entry[*row]{ID: w.id, EventID: w.event, Key: w.key, Outlet: w.outlet, Due: w.due, Bytes: 1, Blocked: w.blocked}
+	if w.blocked {
+		e.Due = m.now.Add(20 * time.Second)
+	}
 	snapshot := *w
 	e.Value = &snapshot
 	return e
@@ -325,18 +335,21 @@ func (m *model) answerBatch(outlet Outlet, batch []*Entry[*row], kinds []int) {
 			m.gate.Delivered(m.now, e)
 			m.answered = append(m.answered, &settleItem{entry: e, kind: WasDelivered, replay: e.Value.replay})
 		case 1:
-			if !m.gate.Fail(e) {
+			if !m.gate.Fail(m.now, e) {
 				continue
 			}
 			item := &settleItem{entry: e, kind: WasCharged, replay: e.Value.replay, due: m.now.Add(time.Duration(m.r.IntN(20)) * time.Second)}
 			if e.Value.attempts >= 2 {
 				item.kind = WasParked
+				if m.blocks {
+					item.kind, item.blocks = WasCharged, true
+				}
 			}
 			m.answered = append(m.answered, item)
 		case 2:
 			m.gate.Suspend(m.now, e, outlet)
 		default:
-			m.gate.Retry(e, m.now.Add(time.Duration(m.r.IntN(10))*time.Second))
+			m.gate.Retry(m.now, e, m.now.Add(time.Duration(m.r.IntN(10))*time.Second))
 		}
 	}
 }
@@ -383,7 +396,7 @@ func (m *model) settle() {
 		m.later = append(m.later, func() {
 			for i, item := range items {
 				m.say("settled %d kind %d missed %v", item.entry.ID, item.kind, missed[i])
-				item.entry.Due = item.due
+				item.entry.Due, item.entry.Blocked = item.due, item.blocks
 				m.gate.Settled(m.now, item.entry, item.kind, missed[i])
 			}
 		})
@@ -400,7 +413,7 @@ func (m *model) apply(item *settleItem) bool {
 		w.settled = true
 	case WasCharged:
 		w.attempts = item.entry.Value.attempts + 1
-		w.due = item.due
+		w.due, w.blocked = item.due, item.blocks
 	case WasParked:
 		w.parked = true
 		m.exempt[w.event] = true
@@ -408,13 +421,32 @@ func (m *model) apply(item *settleItem) bool {
 	return true
 }
 
+// avoid keeps some records from being trials.
+func (m *model) avoid() func(string) bool {
+	return func(string) bool { return m.r.IntN(4) == 0 }
+}
+
+// unblock is a person who helps a blocked key.
+func (m *model) unblock(w *row) {
+	m.say("unblock %d", w.id)
+	delete(m.poison, w.event)
+	w.due, w.attempts, w.blocked = time.Time{}, 0, false
+	w.replay++
+	m.rew = append(m.rew, w.id)
+}
+
 // trouble is operators and outlets.
 func (m *model) trouble() {
+	for _, w := range m.sorted() {
+		if m.draining && w.blocked && !w.settled && !w.parked {
+			m.unblock(w)
+		}
+	}
 	for _, o := range []Outlet{{}, {Destination: "A"}, {Destination: "B"}} {
 		if !m.paused[o] {
 			continue
 		}
-		if m.r.IntN(3) == 0 && m.gate.Try(m.now, o) {
+		if m.r.IntN(3) == 0 && m.gate.Try(m.now, o, m.avoid()) {
 			m.say("try %v", o)
 		}
 		if m.r.IntN(6) == 0 || m.draining {
@@ -441,7 +473,7 @@ func (m *model) trouble() {
 			m.must[w.event] = len(m.log)
 			delete(m.poison, w.event)
 		}
-		w.settled, w.parked, w.attempts, w.due = false, false, 0, time.Time{}
+		w.settled, w.parked, w.attempts, w.due, w.blocked = false, false, 0, time.Time{}, false
 		w.replay++
 		m.rew = append(m.rew, w.id)
 	case 4:

@@ -22,20 +22,29 @@ func (o Outlet) Covers(other Outlet) bool { return o == other || o == other.brok
 type pause struct {
 	low      int64 // lowest id dropped, 0 for none
 	lowest   candidate
+	second   candidate // the lowest of another key than the lowest's
 	resuming bool
 	since    uint64 // tick at which the outlet was resumed
 }
 
-// candidate is the record of a paused outlet that [Gate.Try] would publish.
+// candidate is a record of a paused outlet that [Gate.Try] would publish: the first of its key that was dropped.
 type candidate struct {
+	id      int64 // 0 for none
 	eventID string
 	key     Key
 	outlet  Outlet
 }
 
 func drop[T any](p *pause, e *Entry[T]) {
-	if p.low == 0 || e.ID < p.low {
-		p.low, p.lowest = e.ID, candidate{e.EventID, e.Key, e.Outlet}
+	c := candidate{e.ID, e.EventID, e.Key, e.Outlet}
+	switch {
+	case p.low == 0 || c.id < p.low:
+		if p.low != 0 && c.key != p.lowest.key {
+			p.second = p.lowest
+		}
+		p.low, p.lowest = c.id, c
+	case c.key != p.lowest.key && (p.second.id == 0 || c.id < p.second.id):
+		p.second = c
 	}
 }
 
@@ -114,13 +123,14 @@ func (g *Gate[T]) inOrder() []*keyState[T] {
 }
 
 // Try asks for a single record of the paused outlet, to find out whether it works again: the record is read again by
-// id with the next fetch and goes out alone, while everything else stays paused. It reports whether the lane has one.
-func (g *Gate[T]) Try(now time.Time, outlet Outlet) bool {
+// id with the next fetch and goes out alone, while everything else stays paused. Records that avoid is true for are
+// not taken. It reports whether the lane has one.
+func (g *Gate[T]) Try(now time.Time, outlet Outlet, avoid func(eventID string) bool) bool {
 	if g.dropped {
 		return false
 	}
 	for _, k := range g.inOrder() {
-		if !outlet.Covers(k.headOutlet) {
+		if !outlet.Covers(k.headOutlet) || avoid(k.headEvent) {
 			continue
 		}
 		if k.closed && k.first != nil {
@@ -133,19 +143,40 @@ func (g *Gate[T]) Try(now time.Time, outlet Outlet) bool {
 		}
 	}
 	p := g.paused[outlet]
-	if p == nil || p.resuming || p.low == 0 || g.keys[p.lowest.key] != nil || g.held[p.low] != nil {
-		return false // nothing, or something earlier of its key is under way
+	return p != nil && !p.resuming && (g.try(now, p.lowest, avoid) || g.try(now, p.second, avoid))
+}
+
+// Behind reports whether the lane has to be fetched before [Gate.Try] finds a record: what was dropped may not be the
+// first of its key, or its key waits for a fetch to reopen.
+func (g *Gate[T]) Behind(outlet Outlet) bool {
+	p := g.paused[outlet]
+	return p != nil && !p.resuming && (g.rewind != 0 || p.low > g.covered)
+}
+
+// try makes the candidate the head of its key and has it read again, unless something earlier of its key is under way
+// or has to be fetched again.
+func (g *Gate[T]) try(now time.Time, c candidate, avoid func(string) bool) bool {
+	if c.id == 0 || c.id > g.covered || g.keys[c.key] != nil || g.held[c.id] != nil || avoid(c.eventID) {
+		return false
 	}
 	for o, other := range g.paused {
-		if other.low != 0 && other.low < p.low && o.Covers(p.lowest.outlet) {
-			return false // that one holds an earlier record of the same outlet: it is tried first
+		if other.low != 0 && other.low < c.id && o.Covers(c.outlet) && other.mayHold(c) {
+			return false // that one holds an earlier record of the key: it is tried first
 		}
 	}
-	k := g.state(p.lowest.key)
-	g.closeKey(k, &Entry[T]{ID: p.low, EventID: p.lowest.eventID, Outlet: p.lowest.outlet})
+	k := g.state(c.key)
+	g.closeKey(k, &Entry[T]{ID: c.id, EventID: c.eventID, Outlet: c.outlet})
 	g.waitUntil(k, now)
 	k.probe = true
 	return true
+}
+
+// mayHold reports whether a record of the candidate's key may have been dropped before the candidate.
+func (p *pause) mayHold(c candidate) bool {
+	if c.key == p.lowest.key {
+		return p.lowest.id < c.id
+	}
+	return p.second.id != 0 && p.second.id < c.id
 }
 
 // Waiting reports whether the lane let go of records of the paused outlet, or keeps heads for it.

@@ -82,18 +82,46 @@ func TestGate_MutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a key whose head vanished stays closed", File: "gate_fetch.go",
-			From: "\tif g.closed > 0 {\n\t\tg.reopenVanished(f, reply)\n\t}\n",
+			From: "\t\tg.reopenVanished(f, reply)\n",
 			To:   "",
 		},
 		{
 			Name: "a trial overtakes what is under way of its key", File: "gate_outlet.go",
-			From: "p.low == 0 || g.keys[p.lowest.key] != nil || g.held",
-			To:   "p.low == 0 || g.held",
+			From: " || g.keys[c.key] != nil || g.held",
+			To:   " || g.held",
+		},
+		{
+			Name: "a trial overtakes what another pause let go of", File: "gate_outlet.go",
+			From: "o.Covers(c.outlet) && other.mayHold(c)",
+			To:   "false && o.Covers(c.outlet) && other.mayHold(c)",
+		},
+		{
+			Name: "the second candidate is not the first of its key", File: "gate_outlet.go",
+			From: "c.key != p.lowest.key && (p.second.id == 0 || c.id < p.second.id)",
+			To:   "p.second.id == 0 || c.id > p.second.id",
+		},
+		{
+			Name: "the last answer of a suspended run does not offer the rest", File: "gate_answer.go",
+			From: "\tg.offer(now, k)\n\tg.forget(k)\n\treturn true",
+			To:   "\tg.forget(k)\n\treturn true",
+			Test: "ARunThatWasSuspendedOffersWhatIsBehindIt",
+		},
+		{
+			Name: "a trial overtakes what has to be fetched again", File: "gate_outlet.go",
+			From: " || c.id > g.covered",
+			To:   "",
+		},
+		{
+			Name: "a blocked head is told as blocked for ever", File: "gate.go",
+			From: "\tg.undue(k)\n\tg.unblock(k)\n}",
+			To:   "\tg.undue(k)\n}",
 		},
 	}
 	for i := range mutants {
-		mutants[i].Test = "KeepsOrderAndLosesNothing"
-		mutants[i].Args = []string{"-gate.seeds", "20000"}
+		if mutants[i].Test == "" {
+			mutants[i].Test = "KeepsOrderAndLosesNothing"
+			mutants[i].Args = []string{"-gate.seeds", "20000"}
+		}
 	}
-	mutation.Run(t, "seed ", mutants)
+	mutation.Run(t, "--- FAIL", mutants)
 }

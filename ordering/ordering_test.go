@@ -197,7 +197,7 @@ func ExampleGate() {
 	batch := queue.Take(ordering.Outlet{}, ordering.Limit{Records: 10})
 	fmt.Println(len(batch), batch[0].Value)
 
-	gate.Fail(batch[0])
+	gate.Fail(now, batch[0])
 	batch[0].Due = now.Add(time.Second)
 	gate.Settled(now, batch[0], ordering.WasCharged, false)
 	fmt.Println(len(queue.Take(ordering.Outlet{}, ordering.Limit{Records: 10})), "ready,", gate.ClosedKeys(), "key closed")

@@ -75,7 +75,8 @@ func (q *Queue[T]) Take(outlet Outlet, limit Limit) []*Entry[T] {
 	batch := make([]*Entry[T], 0, min(limit.Records, len(l.entries)-l.start))
 	bytes := 0
 	fits := func(e *Entry[T]) bool {
-		return len(batch) == 0 || len(batch) < limit.Records && (limit.Bytes == 0 || bytes+e.Bytes <= limit.Bytes)
+		return len(batch) == 0 || !e.Alone && !batch[0].Alone &&
+			len(batch) < limit.Records && (limit.Bytes == 0 || bytes+e.Bytes <= limit.Bytes)
 	}
 	for l.skip(); l.start < len(l.entries) && fits(l.entries[l.start]); l.skip() {
 		e := l.entries[l.start]

@@ -355,14 +355,14 @@ func (d *dispatcher) answer(e *ordering.Entry[read], kind int) {
 	case kind == 0:
 		result.kind = ordering.WasCharged
 	case kind == 1:
-		g.Retry(e, d.m.now().Add(time.Duration(d.m.r.IntN(10))*time.Second))
+		g.Retry(d.m.now(), e, d.m.now().Add(time.Duration(d.m.r.IntN(10))*time.Second))
 		return
 	default:
 		g.Delivered(d.m.now(), e)
 		d.answered = append(d.answered, result)
 		return
 	}
-	if g.Fail(e) {
+	if g.Fail(d.m.now(), e) {
 		d.answered = append(d.answered, result)
 	}
 }
