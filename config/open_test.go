@@ -233,7 +233,11 @@ routes: [{match: "*", broker: kafka}]
 		log.Info("config", "config", c)
 		fmt.Fprintf(&all, "%v %+v %#v %s %q\n", c, c, c, c, c)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, storeErr := c.OpenStore(ctx, log)
+		store, storeErr := c.OpenStore(ctx, log)
+		if storeErr == nil { // it connects with its first use
+			_, storeErr = store.Lease(ctx, core.LeaseRequest{Member: "m", TTL: time.Minute})
+			storeErr = errors.Join(storeErr, store.Close())
+		}
 		broker, err := c.OpenBroker(ctx, log)
 		if err != nil {
 			t.Fatal(err)

@@ -126,6 +126,16 @@ type Fingerprinter interface {
 	Fingerprint(ctx context.Context, broker, destination string) (string, error)
 }
 
+// Adopter is a [Fingerprinter] that can go over to another strategy while it runs, because the store remembers another
+// one: that is how a change of strategy reaches every dispatcher at once, without a restart.
+type Adopter interface {
+	Fingerprinter
+	// Adopt makes the destination use the strategy of the fingerprint, from the next Prepare on. It returns false when
+	// that is not one the Broker can go over to, and changes nothing then. The dispatcher calls it while nothing is
+	// published to the destination, and prepares every record for it anew afterwards.
+	Adopt(ctx context.Context, broker, destination, fingerprint string) (bool, error)
+}
+
 // Topology is a [Broker] that can make and check what its topics need at the broker. Never called by the dispatcher
 // on its own account: people call it, or their deployment.
 type Topology interface {

@@ -21,6 +21,7 @@ type circuit struct {
 	halfOpen   bool
 	trial      *lane
 	publishing bool // the trial's record is under way
+	halted     bool // for a blocked record: not tried before a person has acted
 }
 
 // pause opens the circuit of the outlet, because of what publishing the record said; nil when nothing was published.
@@ -29,16 +30,16 @@ func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError, ca
 	if c == nil {
 		c = &circuit{}
 		l.circuits[outlet] = c
+	} else if c.halted {
+		return
 	} else if !c.halfOpen {
 		c.err = pe
 		return // another call that began before the circuit opened
 	}
 	c.failures++
-	wait := max(pe.RetryAfter, l.cfg.Outage.Delay(c.failures))
+	wait := max(pe.RetryAfter, l.delay(l.cfg.Outage, c.failures))
 	c.err, c.until, c.halfOpen, c.trial, c.publishing = pe, now.Add(wait), false, nil, false
-	for _, n := range l.laneNumbers() {
-		l.lanes[n].gate.Pause(now, outlet)
-	}
+	l.pauseGates(now, outlet)
 	for other := range l.agreements {
 		if outlet.Covers(other) && !l.agreements[other].checking {
 			delete(l.agreements, other) // whatever is wrong, it may be that
@@ -53,10 +54,64 @@ func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError, ca
 	l.observe(PauseEvent{Broker: outlet.Broker, Destination: outlet.Destination, Failures: c.failures, RetryIn: wait, Err: pe})
 }
 
+func (l *loop) pauseGates(now time.Time, outlet ordering.Outlet) {
+	for _, n := range l.laneNumbers() {
+		l.lanes[n].gate.Pause(now, outlet)
+	}
+}
+
+// haltFor opens the circuit of the destination that a blocked record goes to, if that is how its topic is configured.
+func (l *loop) haltFor(now time.Time, r *Record, outlet ordering.Outlet) {
+	if l.cfg.retryOf(r.Topic).Exhausted != ExhaustedHalt {
+		return
+	}
+	c := l.circuits[outlet]
+	if c == nil {
+		c = &circuit{}
+		l.circuits[outlet] = c
+	}
+	if c.halted {
+		return
+	}
+	*c = circuit{failures: c.failures, halted: true, err: fmt.Errorf("halted for event %q of key %s, which is blocked: "+
+		"unblock the key or skip its head", r.EventID, r.Key())}
+	l.pauseGates(now, outlet)
+	l.log.Error("halted: nothing more is published there until a person has acted", "what", nameOf(outlet), "event_id", r.EventID,
+		"id", r.ID, "topic", r.Topic, "key", r.Key().String())
+	l.observe(HaltEvent{Broker: outlet.Broker, Destination: outlet.Destination, Record: r})
+}
+
+// halted reports whether a destination is halted.
+func (l *loop) halted() bool {
+	for _, c := range l.circuits {
+		if c.halted {
+			return true
+		}
+	}
+	return false
+}
+
+// blocked reports whether a record of the lanes held that goes to the outlet is blocked.
+func (l *loop) blocked(outlet ordering.Outlet) bool {
+	for _, lane := range l.lanes {
+		if lane.gate.Blocked(outlet) {
+			return true
+		}
+	}
+	return false
+}
+
 // tryCircuits half-opens the circuits whose wait is over.
 func (l *loop) tryCircuits(now time.Time) {
 	for _, outlet := range l.outletsInTrouble() {
 		c := l.circuits[outlet]
+		if c.halted {
+			if !l.blocked(outlet) {
+				l.log.Info("goes on: no blocked event stands against it any more", "what", nameOf(outlet))
+				l.resume(now, outlet, false)
+			}
+			continue
+		}
 		if now.Before(c.until) || c.publishing || l.stopping {
 			continue
 		}
@@ -68,26 +123,31 @@ func (l *loop) tryCircuits(now time.Time) {
 	}
 }
 
-// beginTrial asks a lane for a record to try the outlet with.
+// beginTrial asks a lane for a record to try the outlet with: if there is a choice, not for one that is suspected of
+// being the trouble itself.
 func (l *loop) beginTrial(now time.Time, outlet ordering.Outlet, c *circuit) {
-	waiting := false
-	for _, n := range l.laneNumbers() {
-		lane := l.lanes[n]
-		if lane.giving {
-			continue
-		}
-		if lane.gate.Try(now, outlet) {
-			c.halfOpen, c.trial, c.until = true, lane, now.Add(l.cfg.PublishTimeout+l.cfg.Outage.Max)
-			l.fetcher.wake()
-			return
-		}
-		waiting = waiting || lane.gate.Waiting(outlet)
-	}
-	if !waiting {
-		l.resume(now, outlet, false)
+	if l.askForTrial(now, outlet, c, l.suspects.failedLast) ||
+		l.askForTrial(now, outlet, c, func(string) bool { return false }) {
 		return
 	}
-	c.until = now.Add(l.cfg.Outage.Initial) // what waits is held up by something under way
+	for _, lane := range l.lanes {
+		if !lane.giving && lane.gate.Waiting(outlet) {
+			c.until = now.Add(l.cfg.Outage.Initial) // what waits is held up by something under way
+			return
+		}
+	}
+	l.resume(now, outlet, false)
+}
+
+func (l *loop) askForTrial(now time.Time, outlet ordering.Outlet, c *circuit, avoid func(eventID string) bool) bool {
+	for _, n := range l.laneNumbers() {
+		if lane := l.lanes[n]; !lane.giving && lane.gate.Try(now, outlet, avoid) {
+			c.halfOpen, c.trial, c.until = true, lane, now.Add(l.cfg.PublishTimeout+l.cfg.Outage.Max)
+			l.fetcher.wake()
+			return true
+		}
+	}
+	return false
 }
 
 // loseTrial gives up the trials of a lane that is lost.
@@ -165,6 +225,7 @@ func (l *loop) resume(now time.Time, outlet ordering.Outlet, works bool) {
 	l.fetcher.next = time.Time{}
 	l.fetcher.wake()
 	if works {
+		l.suspects.worked(outlet)
 		l.log.Info("works again", "what", nameOf(outlet), "failures", c.failures)
 	}
 	l.observe(ResumeEvent{Broker: outlet.Broker, Destination: outlet.Destination})

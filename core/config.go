@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
+	"path"
+	"slices"
 	"time"
 )
 
@@ -32,8 +33,8 @@ type Config struct {
 	PublishTimeout time.Duration
 
 	// PollMin is the wait before the next fetch while records flow, PollMax the longest wait while none do; between
-	// them the wait doubles. A store that can wake the dispatcher ends the wait early; without one the wait is at most
-	// 1 s. Defaults 5 ms and 5 s.
+	// them the wait is an eighth of the time since the last record. A store that can wake the dispatcher ends the wait
+	// early; without one the wait is at most 1 s. Defaults 2 ms and 5 s.
 	PollMin, PollMax time.Duration
 
 	// LeaseTTL is how long lanes stay with this dispatcher after its last sign of life: another one takes over that
@@ -44,6 +45,9 @@ type Config struct {
 
 	// Retry says what happens to a record whose publishing fails because of itself.
 	Retry Retry
+	// TopicRetry says it for some topics: the first whose pattern matches the record's topic counts. What it leaves
+	// open is as in Retry.
+	TopicRetry []TopicRetry
 	// Outage is the wait before a destination or broker in trouble is tried again. Default 200 ms growing to 15 s.
 	Outage Backoff
 
@@ -51,29 +55,19 @@ type Config struct {
 	// use; an error parks the record. By default the topic is the aggregate type.
 	Route func(*Record) (topic string, err error)
 
-	// Logger gets what a person should know: Info for start and stop, Warn for trouble, Error for a parked record;
-	// never a payload. Default slog.Default().
+	// EnqueueOnly makes this a replica that leaves dispatching to others: Run waits for its context and calls neither
+	// the store nor the broker.
+	EnqueueOnly bool
+
+	// Random is where the jitter of waits and the member's name come from; by default the system's randomness. Give one
+	// only to repeat a run exactly, in a test: the goroutine of Run uses it, without a lock.
+	Random rand.Source
+
+	// Logger gets what a person should know: Info for start and stop, Warn for trouble, Error for a record that needs a
+	// person; never a payload. Default slog.Default().
 	Logger *slog.Logger
 	// Observer is told what happens, for metrics and traces. Default none.
 	Observer Observer
-}
-
-// Retry is what happens to a record whose publishing fails because of itself.
-type Retry struct {
-	// MaxAttempts is after how many failed attempts the record is parked. Default 10.
-	MaxAttempts int
-	// Backoff is the wait between them. Default 200 ms growing to 1 min.
-	Backoff Backoff
-}
-
-// Backoff is a wait that grows with each failure, with full jitter: the wait is a random part of the ceiling.
-type Backoff struct {
-	// Initial is the ceiling after the first failure.
-	Initial time.Duration
-	// Max is the highest ceiling.
-	Max time.Duration
-	// Multiplier is by how much the ceiling grows each time; at least 1. Default 2.
-	Multiplier float64
 }
 
 // Defaults of [Config].
@@ -83,7 +77,7 @@ const (
 	DefaultMaxInFlightBytes = 32 << 20
 	DefaultPublishSize      = 500
 	DefaultPublishTimeout   = 10 * time.Second
-	DefaultPollMin          = 5 * time.Millisecond
+	DefaultPollMin          = 2 * time.Millisecond
 	DefaultPollMax          = 5 * time.Second
 	DefaultLeaseTTL         = 15 * time.Second
 	DefaultShutdownTimeout  = 25 * time.Second
@@ -104,9 +98,15 @@ func (c Config) WithDefaults() Config {
 	c.PollMax = or(c.PollMax, max(DefaultPollMax, c.PollMin))
 	c.LeaseTTL = or(c.LeaseTTL, DefaultLeaseTTL)
 	c.ShutdownTimeout = or(c.ShutdownTimeout, DefaultShutdownTimeout)
-	c.Retry.MaxAttempts = or(c.Retry.MaxAttempts, DefaultMaxAttempts)
-	c.Retry.Backoff = c.Retry.Backoff.withDefaults(200*time.Millisecond, time.Minute)
-	c.Outage = c.Outage.withDefaults(200*time.Millisecond, 15*time.Second)
+	c.Retry = c.Retry.withDefaults(Retry{
+		MaxAttempts: DefaultMaxAttempts, Backoff: Backoff{Initial: 200 * time.Millisecond, Max: time.Minute, Multiplier: 2},
+		Exhausted: ExhaustedPark,
+	})
+	c.TopicRetry = slices.Clone(c.TopicRetry)
+	for i := range c.TopicRetry {
+		c.TopicRetry[i].Retry = c.TopicRetry[i].Retry.withDefaults(c.Retry)
+	}
+	c.Outage = c.Outage.withDefaults(Backoff{Initial: 200 * time.Millisecond, Max: 15 * time.Second, Multiplier: 2})
 	if c.Route == nil {
 		c.Route = func(r *Record) (string, error) { return r.AggregateType, nil }
 	}
@@ -117,13 +117,6 @@ func (c Config) WithDefaults() Config {
 		c.Observer = nobody{}
 	}
 	return c
-}
-
-func (b Backoff) withDefaults(initial, most time.Duration) Backoff {
-	b.Initial = or(b.Initial, initial)
-	b.Max = or(b.Max, max(most, b.Initial))
-	b.Multiplier = or(b.Multiplier, 2)
-	return b
 }
 
 func or[T comparable](value, byDefault T) T {
@@ -137,16 +130,16 @@ func or[T comparable](value, byDefault T) T {
 // Validate reports every fault of a configuration with its defaults in place: a *[FieldError] each, joined, or nil.
 func (c Config) Validate() error {
 	var faults []error
-	require := func(ok bool, path, format string, args ...any) {
+	require := func(ok bool, field, format string, args ...any) {
 		if !ok {
-			faults = append(faults, &FieldError{Path: path, Reason: fmt.Sprintf(format, args...)})
+			faults = append(faults, &FieldError{Path: field, Reason: fmt.Sprintf(format, args...)})
 		}
 	}
-	atLeastOne := func(path string, value int) {
-		require(value >= 1, path, "is %d, must be at least 1", value)
+	atLeastOne := func(field string, value int) {
+		require(value >= 1, field, "is %d, must be at least 1", value)
 	}
-	positive := func(path string, value time.Duration) {
-		require(value > 0, path, "is %v, must be positive", value)
+	positive := func(field string, value time.Duration) {
+		require(value > 0, field, "is %v, must be positive", value)
 	}
 	atLeastOne("FetchSize", c.FetchSize)
 	atLeastOne("FetchBytes", c.FetchBytes)
@@ -159,32 +152,13 @@ func (c Config) Validate() error {
 	require(c.PollMax >= c.PollMin, "PollMax", "is %v, must be at least PollMin, %v", c.PollMax, c.PollMin)
 	require(c.LeaseTTL >= 100*time.Millisecond, "LeaseTTL", "is %v, must be at least 100ms", c.LeaseTTL)
 	positive("ShutdownTimeout", c.ShutdownTimeout)
-	atLeastOne("Retry.MaxAttempts", c.Retry.MaxAttempts)
-	backoff := func(path string, b Backoff) {
-		positive(path+".Initial", b.Initial)
-		require(b.Max >= b.Initial, path+".Max", "is %v, must be at least Initial, %v", b.Max, b.Initial)
-		require(b.Multiplier >= 1, path+".Multiplier", "is %v, must be at least 1", b.Multiplier)
+	c.Retry.validate("Retry", require)
+	for i, t := range c.TopicRetry {
+		field := fmt.Sprintf("TopicRetry[%d]", i)
+		_, err := path.Match(t.Match, "")
+		require(err == nil && t.Match != "", field+".Match", "is %q, which is not a pattern such as orders.*", t.Match)
+		t.validate(field, require)
 	}
-	backoff("Retry.Backoff", c.Retry.Backoff)
-	backoff("Outage", c.Outage)
+	c.Outage.validate("Outage", require)
 	return errors.Join(faults...)
-}
-
-// Ceiling is the longest wait after so many failures in a row (1 or more): Initial, growing by Multiplier, never above
-// Max, for any number of failures.
-func (b Backoff) Ceiling(failures int) time.Duration {
-	ceiling := float64(b.Initial) * math.Pow(b.Multiplier, float64(max(failures, 1)-1))
-	if !(ceiling < float64(b.Max)) { // also when it has overflowed, or is not a number
-		return b.Max
-	}
-	return time.Duration(ceiling)
-}
-
-// Delay is a random wait above zero and up to the ceiling: replicas that fail together do not come back together.
-func (b Backoff) Delay(failures int) time.Duration {
-	ceiling := b.Ceiling(failures)
-	if ceiling <= 0 {
-		return 0
-	}
-	return 1 + rand.N(ceiling) //nolint:gosec // spreading load needs no secret
 }

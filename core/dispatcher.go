@@ -89,10 +89,21 @@ func (d *Dispatcher) run(ctx context.Context, once bool) error {
 	}
 	d.running = true
 	d.mu.Unlock()
-	err := newLoop(d, once).run(ctx)
+	err := d.work(ctx, once)
 	d.mu.Lock()
 	d.running = false
 	d.health = Health{Reason: "not running"}
 	d.mu.Unlock()
 	return err
+}
+
+func (d *Dispatcher) work(ctx context.Context, once bool) error {
+	if !d.cfg.EnqueueOnly {
+		return newLoop(d, once).run(ctx)
+	}
+	d.setHealth(Health{Ready: true, Reason: "dispatching is left to others"})
+	if !once {
+		<-ctx.Done()
+	}
+	return nil
 }

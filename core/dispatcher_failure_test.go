@@ -1,10 +1,8 @@
 package core_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -317,39 +315,6 @@ func TestDispatcher_AHalfOpenCircuitTriesASingleRecord(t *testing.T) {
 				t.Errorf("calls of %v records, want one large one and then single ones", sizes)
 				break
 			}
-		}
-	})
-}
-
-// An event that breaks the connection cannot be told from an outage. The log names it each time, and once it is out of
-// the way everything else goes on.
-func TestDispatcher_APoisonThatLooksLikeAnOutageIsNamed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const poison = "orders/a0/1"
-		s := newSystem(t, memstore.Config{Lanes: 1}, membroker.Config{Script: func(c membroker.Call) membroker.Plan {
-			for _, m := range c.Batch {
-				if m.Record.EventID == poison {
-					return membroker.BrokerDown()
-				}
-			}
-			return membroker.Deliver()
-		}})
-		var log bytes.Buffer
-		s.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		s.enqueue("orders", 100, 10)
-		_, stop := s.start()
-		wait(time.Minute)
-		if err := s.store.Delete(poison); err != nil {
-			t.Fatal(err)
-		}
-		wait(time.Minute)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		s.delivered("orders", poison)
-		if n := strings.Count(log.String(), "event_id="+poison); n < 4 {
-			t.Errorf("the poison is named %d times", n)
 		}
 	})
 }

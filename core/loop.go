@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -31,7 +32,9 @@ type loop struct {
 	fetcher  fetcher
 	publish  publisher
 	settler  settler
+	copies   []deadLetterCopy // that wait to be published
 	circuits map[ordering.Outlet]*circuit
+	suspects suspects
 	troubles troubles
 	// agreements are the destinations whose ordering strategy was compared with the store's.
 	agreements map[ordering.Outlet]*agreement
@@ -69,12 +72,15 @@ type lane struct {
 
 func newLoop(d *Dispatcher, once bool) *loop {
 	member := d.cfg.Name + "-" + NewEventID()
+	if d.cfg.Random != nil {
+		member = fmt.Sprintf("%s-%016x", d.cfg.Name, d.cfg.Random.Uint64())
+	}
 	l := &loop{
 		store: d.store, broker: d.broker, cfg: d.cfg, owner: d, once: once,
 		publish: newPublisher(d.broker),
 		log:     d.cfg.Logger.With("outbox", d.cfg.Name, "member", member),
 		member:  member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{},
-		circuits: map[ordering.Outlet]*circuit{}, agreements: map[ordering.Outlet]*agreement{},
+		circuits: map[ordering.Outlet]*circuit{}, suspects: newSuspects(), agreements: map[ordering.Outlet]*agreement{},
 		results: make(chan func(), 16),
 	}
 	l.troubles.log = l.log
@@ -116,12 +122,21 @@ func (l *loop) run(ctx context.Context) error {
 	return l.leave(abandon)
 }
 
+// delay is the wait after so many failures in a row.
+func (l *loop) delay(b Backoff, failures int) time.Duration {
+	if l.cfg.Random == nil {
+		return b.Delay(failures)
+	}
+	return 1 + time.Duration(rand.New(l.cfg.Random).Int64N(int64(b.Ceiling(failures)))) //nolint:gosec // no secret
+}
+
 // start begins every call that may begin now.
 func (l *loop) start(now time.Time) {
 	l.lease(now)
 	l.tryCircuits(now)
 	l.fetch(now)
 	l.publishReady(now)
+	l.copyDeadLetters(now)
 	l.settle(now)
 	if l.once && !l.stopping && l.drained(now) {
 		l.stop()
@@ -216,7 +231,7 @@ func (l *loop) nextWake(now time.Time) time.Duration {
 		}
 	}
 	for _, c := range l.circuits {
-		if !c.publishing && !l.stopping {
+		if !c.publishing && !l.stopping && !c.halted {
 			earlier(c.until)
 		}
 	}
@@ -290,7 +305,7 @@ func (l *loop) report() {
 	}
 	if err := l.circuitErrors(); err != nil {
 		h.Reason = err.Error()
-		h.Ready = !l.brokerPaused()
+		h.Ready = !l.brokerPaused() && !l.halted()
 	}
 	if err := l.troubles.first(); err != nil {
 		h.Ready, h.Reason = false, err.Error()

@@ -12,9 +12,9 @@ import (
 
 // fetcher is the state of fetching: one call at a time, for all lanes.
 type fetcher struct {
-	busy bool
-	next time.Time     // when to poll again
-	idle time.Duration // the wait before the poll after that
+	busy  bool
+	next  time.Time // when to poll again
+	found time.Time // when records came last
 	// foundNothing is set when the last fetch of all lanes returned nothing and there was nothing to wait for.
 	foundNothing bool
 	// lanes are those to read, as of this pass of the loop.
@@ -92,13 +92,14 @@ func (l *loop) beginFetch(now time.Time, lanes []laneFetch, req FetchRequest) {
 	})
 }
 
-// fetchable returns the lanes to read. While the broker is paused nothing is read but the lanes of trials.
+// fetchable returns the lanes to read. While the broker is paused nothing is read but the lanes of trials, and what has
+// to be read before there can be one.
 func (l *loop) fetchable() []laneFetch {
 	var out []laneFetch
 	paused := l.brokerPaused()
 	for _, n := range l.laneNumbers() {
 		lane := l.lanes[n]
-		if lane.giving || paused && !l.isTrial(lane) {
+		if lane.giving || paused && !l.isTrial(lane) && !lane.gate.Behind(ordering.Outlet{}) {
 			continue
 		}
 		out = append(out, laneFetch{lane, lane.gate})
@@ -140,7 +141,10 @@ func (l *loop) prepare(now time.Time, b *LaneBatch) ordering.Reply[job] {
 func (l *loop) prepareOne(now time.Time, r *Record, e *entry) {
 	e.ID, e.EventID, e.Key = r.ID, r.EventID, r.Key()
 	e.Bytes = r.Size()
-	if r.Delay > 0 {
+	switch {
+	case r.Delay == Forever:
+		e.Blocked, e.Due = true, now.Add(blockedRecheck)
+	case r.Delay > 0:
 		e.Due = now.Add(r.Delay)
 	}
 	e.Value.record = r
@@ -192,7 +196,7 @@ func (l *loop) fetchFailed(lanes []laneFetch, took time.Duration, err error) {
 	}
 	l.fetcher.failing = true
 	failures := l.troubles.note(opFetch, err)
-	l.fetcher.next = now.Add(l.cfg.Outage.Delay(failures))
+	l.fetcher.next = now.Add(l.delay(l.cfg.Outage, failures))
 	l.observe(FetchEvent{Lanes: len(lanes), Took: took, Err: err})
 }
 
@@ -215,7 +219,10 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 			f.gate.Drop()
 			f.lane.gate = l.newLane(f.lane.Lease).gate
 		default:
+			l.suspects.mark(replies[i].Records)
+			l.suspects.mark(replies[i].Heads)
 			f.gate.EndFetch(now, replies[i])
+			l.haltForBlocked(now, replies[i].Records)
 			count += len(b.Records) + len(b.Heads)
 			cut = cut || b.UpTo != EverythingAbove
 		}
@@ -225,33 +232,44 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 	l.observe(FetchEvent{Lanes: len(lanes), Records: count, Took: took})
 }
 
-// maxBlindWait is the longest wait before the next poll of a store that cannot wake us.
-const maxBlindWait = time.Second
+// haltForBlocked halts the destinations of records that were blocked before this dispatcher came.
+func (l *loop) haltForBlocked(now time.Time, entries []*entry) {
+	for _, e := range entries {
+		if e.Blocked {
+			l.haltFor(now, e.Value.record, e.Outlet)
+		}
+	}
+}
+
+const (
+	// maxBlindWait is the longest wait before the next poll of a store that cannot wake us.
+	maxBlindWait = time.Second
+	// patience is the part of the time without records, one in so many, that the next wait takes: an event that comes
+	// after a silence is found within that part of the silence, and a silence of an hour costs few polls.
+	patience = 8
+)
 
 // pace decides when to fetch next: at once while a backlog is there, soon while records flow, and ever later while
 // nothing comes, unless the store wakes us.
 func (l *loop) pace(now time.Time, count int, cut bool) {
-	switch {
-	case cut:
-		l.fetcher.idle = 0
+	if count > 0 || l.fetcher.found.IsZero() {
+		l.fetcher.found = now
+	}
+	if cut {
 		l.fetcher.next = now
 		return
-	case count > 0:
-		l.fetcher.idle = l.cfg.PollMin
-	default:
-		l.fetcher.idle = max(min(2*l.fetcher.idle, l.cfg.PollMax), l.cfg.PollMin)
 	}
+	d := min(max(now.Sub(l.fetcher.found)/patience, l.cfg.PollMin), l.cfg.PollMax)
 	waker, ok := l.store.(Waker)
 	if !ok {
-		l.fetcher.idle = min(l.fetcher.idle, maxBlindWait)
+		d = min(d, maxBlindWait)
 	}
-	l.fetcher.next = now.Add(l.fetcher.idle)
+	l.fetcher.next = now.Add(d)
 	if !ok || l.stopping {
 		return
 	}
 	ctx, cancel := context.WithCancel(l.work)
 	l.fetcher.sleeping = cancel
-	d := l.fetcher.idle
 	l.fetcher.next = now.Add(d + time.Second) // the end of the sleep comes first
 	l.call(func(context.Context) func() {
 		waker.Sleep(ctx, d)

@@ -80,7 +80,7 @@ func (l *loop) leased(start time.Time, got Leases, err error) {
 	l.leases.busy = false
 	now := time.Now()
 	if failures := l.troubles.note(opLease, err); err != nil {
-		l.leases.next = now.Add(min(l.cfg.Outage.Delay(failures), l.cfg.LeaseTTL/leaseRenewals))
+		l.leases.next = now.Add(min(l.delay(l.cfg.Outage, failures), l.cfg.LeaseTTL/leaseRenewals))
 		return
 	}
 	l.leases.trusted = start.Add(l.cfg.LeaseTTL - l.cfg.LeaseTTL/leaseMargin)
@@ -155,6 +155,7 @@ func (l *loop) drop(lane *lane) {
 	lane.gate.Drop()
 	delete(l.lanes, lane.Lane)
 	l.loseTrial(lane)
+	l.suspects = newSuspects() // whoever has the lane next finds out for himself
 }
 
 // laneNumbers returns the lanes held in ascending order.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -75,23 +74,28 @@ func (l *loop) takeUnprepared(now time.Time, batch []*entry) []*entry {
 
 // publishBatch publishes the records in one call.
 func (l *loop) publishBatch(outlet ordering.Outlet, batch []*entry) {
+	prepared := make([]Prepared, len(batch))
+	for i, e := range batch {
+		prepared[i] = e.Value.prepared
+	}
+	l.send(outlet, prepared, func(results []Result) { l.published(outlet, batch, results) })
+}
+
+// send makes one call of the broker and hands its results to the loop.
+func (l *loop) send(outlet ordering.Outlet, batch []Prepared, then func([]Result)) {
 	l.publish.calls[outlet.Broker]++
 	l.publish.total++
 	l.call(func(ctx context.Context) func() {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, l.cfg.PublishTimeout)
 		defer cancel()
-		prepared := make([]Prepared, len(batch))
-		for i, e := range batch {
-			prepared[i] = e.Value.prepared
-		}
-		results := l.callBroker(ctx, prepared)
+		results := l.callBroker(ctx, batch)
 		took := time.Since(start)
 		return func() {
 			l.publish.calls[outlet.Broker]--
 			l.publish.total--
-			l.published(outlet, batch, results)
-			l.observe(PublishEvent{Broker: outlet.Broker, Destination: outlet.Destination, Batch: prepared, Results: results, Took: took})
+			then(results)
+			l.observe(PublishEvent{Broker: outlet.Broker, Destination: outlet.Destination, Batch: batch, Results: results, Took: took})
 		}
 	})
 }
@@ -128,6 +132,7 @@ func (l *loop) published(outlet ordering.Outlet, batch []*entry, results []Resul
 		works = works || results[i].Outcome == OutcomeDelivered || isOfMessage(results[i])
 	}
 	l.endTrial(outlet, works)
+	l.suspects.took(outlet, batch, results)
 	for i, e := range batch {
 		l.answer(now, e, results[i])
 	}
@@ -137,82 +142,4 @@ func (l *loop) published(outlet ordering.Outlet, batch []*entry, results []Resul
 func isOfMessage(r Result) bool {
 	pe := asPublishError(r.Err)
 	return r.Outcome == OutcomeRejected && pe != nil && pe.Scope <= ScopeKey && pe.Class != ClassThrottled
-}
-
-// answer takes the result of one record. This is the table of classes and scopes:
-//
-//	scope        throttled           permanent   any other class
-//	message      wait, no attempt    park        charge an attempt, park after the last
-//	key          wait, no attempt    park        wait, no attempt
-//	destination, broker: pause it with everything that goes there; no attempt
-func (l *loop) answer(now time.Time, e *entry, r Result) {
-	if r.Outcome == OutcomeDelivered {
-		e.Gate().Delivered(now, e)
-		l.settleLater(e, StatusPublished)
-		return
-	}
-	pe := asPublishError(r.Err)
-	if pe == nil {
-		pe = &PublishError{Code: "NO_ERROR", Err: errors.New("not delivered, and the broker gave no error")}
-	}
-	outlet := e.Outlet
-	switch {
-	case r.Outcome == OutcomeSkipped && pe.Scope <= ScopeKey:
-		l.retry(now, e, pe)
-	case pe.Scope == ScopeBroker:
-		outlet.Destination = ""
-		fallthrough
-	case pe.Scope == ScopeDestination:
-		l.pause(now, outlet, pe, e.Value.record)
-		e.Gate().Suspend(now, e, outlet)
-	default:
-		l.fail(now, e, pe)
-	}
-}
-
-// fail answers a record whose failure is about itself or its key.
-func (l *loop) fail(now time.Time, e *entry, pe *PublishError) {
-	attempts := e.Value.record.Attempts + 1
-	permanent := pe.Class == ClassPermanent
-	if !permanent && (pe.Class == ClassThrottled || pe.Scope == ScopeKey) {
-		l.retry(now, e, pe)
-		return
-	}
-	if !e.Gate().Fail(e) {
-		return
-	}
-	e.Value.attempts, e.Value.reason = attempts, reason(pe)
-	if permanent || attempts >= l.cfg.Retry.MaxAttempts {
-		l.settleLater(e, StatusParked)
-		return
-	}
-	delay := max(pe.RetryAfter, l.cfg.Retry.Backoff.Delay(attempts))
-	e.Due = now.Add(delay)
-	l.settleLater(e, StatusFailed)
-	r := e.Value.record
-	l.log.Warn("publish failed, will try again", "event_id", r.EventID, "id", r.ID, "topic", r.Topic,
-		"key", r.Key().String(), "attempt", attempts, "retry_in", delay, "error", pe)
-	l.observe(RetryEvent{Record: r, Attempts: attempts, RetryIn: delay, Err: pe})
-}
-
-// retry answers a record that has to wait without being charged. What lasts is logged ever more rarely.
-func (l *loop) retry(now time.Time, e *entry, pe *PublishError) {
-	retries := e.Gate().Retries(e) + 1
-	delay := max(pe.RetryAfter, l.cfg.Retry.Backoff.Delay(retries))
-	if r := e.Value.record; e.Gate().Retry(e, now.Add(delay)) && retries&(retries-1) == 0 {
-		l.log.Warn("the key has to wait, no attempt is charged", "event_id", r.EventID, "id", r.ID, "topic", r.Topic,
-			"key", r.Key().String(), "times", retries, "retry_in", delay, "error", pe)
-	}
-}
-
-// asPublishError finds the PublishError in an error, or makes one that says transient trouble of the message.
-func asPublishError(err error) *PublishError {
-	if err == nil {
-		return nil
-	}
-	var pe *PublishError
-	if errors.As(err, &pe) {
-		return pe
-	}
-	return &PublishError{Class: ClassTransient, Scope: ScopeMessage, Err: err}
 }

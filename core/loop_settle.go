@@ -111,6 +111,8 @@ func (l *loop) settled(batch []settling, got Settled, took time.Duration, err er
 			event.Published++
 		case StatusFailed:
 			event.Failed++
+		case StatusBlocked:
+			event.Blocked++
 		default:
 			event.Parked++
 		}
@@ -119,7 +121,7 @@ func (l *loop) settled(batch []settling, got Settled, took time.Duration, err er
 	if failures := l.troubles.note(opSettle, err); err != nil {
 		l.settler.pending = append(l.settler.pending, batch...)
 		l.settler.size = max(len(batch)/2, 1)
-		l.settler.next = now.Add(l.cfg.Outage.Delay(failures))
+		l.settler.next = now.Add(l.delay(l.cfg.Outage, failures))
 		return
 	}
 	l.settler.size = min(2*l.settler.size, maxSettleSize)
@@ -145,16 +147,13 @@ func (l *loop) settledOne(now time.Time, s settling, missed bool) {
 	}
 	result := ordering.WasDelivered
 	switch s.status {
-	case StatusFailed:
+	case StatusFailed, StatusBlocked:
 		result = ordering.WasCharged
 	case StatusParked:
 		result = ordering.WasParked
 	}
 	s.entry.Gate().Settled(now, s.entry, result, missed)
-	if s.status == StatusParked && !missed {
-		r, job := s.entry.Value.record, s.entry.Value
-		l.log.Error("parked: the event needs a person", "event_id", r.EventID, "id", r.ID, "topic", r.Topic,
-			"key", r.Key().String(), "attempts", job.attempts, "reason", job.reason)
-		l.observe(ParkEvent{Record: r, Attempts: job.attempts, Reason: job.reason})
+	if !missed && (s.status == StatusParked || s.status == StatusBlocked) {
+		l.exhausted(now, s.entry, s.status)
 	}
 }

@@ -11,23 +11,23 @@ func TestDispatcher_MutantsAreCaught(t *testing.T) {
 	t.Parallel()
 	mutation.Run(t, "--- FAIL", []mutation.Mutant{
 		{
-			Name: "what was not delivered is settled as published", File: "loop_publish.go", Test: "RandomRuns",
+			Name: "what was not delivered is settled as published", File: "loop_failure.go", Test: "RandomRuns",
 			From: "if r.Outcome == OutcomeDelivered {\n\t\te.Gate()", To: "if r.Outcome != OutcomeRejected {\n\t\te.Gate()",
 		},
 		{
-			Name: "an outage of the broker is charged", File: "loop_publish.go", Test: "AnOutageOfTheBroker",
+			Name: "an outage of the broker is charged", File: "loop_failure.go", Test: "AnOutageOfTheBroker",
 			From: "case pe.Scope == ScopeBroker:", To: "case false:",
 		},
 		{
-			Name: "an outage of a destination is charged", File: "loop_publish.go", Test: "AFailingDestination",
+			Name: "an outage of a destination is charged", File: "loop_failure.go", Test: "AFailingDestination",
 			From: "case pe.Scope == ScopeDestination:", To: "case false:",
 		},
 		{
-			Name: "an attempt counts twice", File: "loop_publish.go", Test: "ObserverSeesEveryRecordOnce",
-			From: "attempts := e.Value.record.Attempts + 1", To: "attempts := e.Value.record.Attempts + 2",
+			Name: "an attempt counts twice", File: "loop_failure.go", Test: "ObserverSeesEveryRecordOnce",
+			From: "attempts := r.Attempts + 1", To: "attempts := r.Attempts + 2",
 		},
 		{
-			Name: "a permanent rejection is tried again", File: "loop_publish.go", Test: "APermanentRejection",
+			Name: "a permanent rejection is tried again", File: "loop_failure.go", Test: "APermanentRejection",
 			From: "if permanent || attempts", To: "if attempts",
 		},
 		{
@@ -70,6 +70,38 @@ func TestDispatcher_MutantsAreCaught(t *testing.T) {
 		{
 			Name: "shutdown does not wait for what is in flight", File: "loop.go", Test: "ShutdownFinishes",
 			From: "l.leases.busy || l.publish.total > 0 ||", To: "l.leases.busy ||",
+		},
+		{
+			Name: "a poison that looks like an outage is never charged", File: "suspects.go", Test: "APoisonThatLooksLikeAnOutage",
+			From: "return l != nil && l.outlet == outlet && l.times >= convictAfter && !l.before", To: "return l == nil && false",
+		},
+		{
+			Name: "whoever is there in an outage is charged", File: "suspects.go", Test: "ManyOutagesAreNotBlamed",
+			From: "return l != nil && l.outlet == outlet && l.times >= convictAfter && !l.before", To: "return l != nil && l.outlet == outlet",
+		},
+		{
+			Name: "a suspect goes out with others", File: "suspects.go", Test: "APoisonThatLooksLikeAnOutage",
+			From: "e.Alone = s.alone[e.EventID] != nil", To: "_ = e",
+		},
+		{
+			Name: "an outlet is always tried with the same record", File: "circuit.go", Test: "APoisonThatLooksLikeAnOutage",
+			From: "l.askForTrial(now, outlet, c, l.suspects.failedLast) ||", To: "",
+		},
+		{
+			Name: "an exhausted record is parked whatever the policy", File: "loop_failure.go", Test: "ABlockedEventHoldsItsKey",
+			From: "case retry.Exhausted != ExhaustedPark:", To: "case false:",
+		},
+		{
+			Name: "a record is parked before its copy is there", File: "loop_failure.go", Test: "Field_026",
+			From: "if results[0].Outcome == OutcomeDelivered {", To: "if true {",
+		},
+		{
+			Name: "a halted topic goes on after a restart", File: "loop_fetch.go", Test: "AHaltedTopic",
+			From: "\t\tif e.Blocked {", To: "\t\tif false {",
+		},
+		{
+			Name: "a halted topic never goes on", File: "circuit.go", Test: "AHaltedTopic",
+			From: "if !l.blocked(outlet) {", To: "if false {",
 		},
 		{
 			Name: "memory is not bounded", File: "loop_fetch.go", Test: "MemoryIsBounded",

@@ -36,8 +36,8 @@ type (
 	}
 	// SettleEvent says that a settle ended.
 	SettleEvent struct {
-		// Published, Failed and Parked are how many records of each status it was about.
-		Published, Failed, Parked int
+		// Published, Failed, Parked and Blocked are how many records of each status it was about.
+		Published, Failed, Parked, Blocked int
 		// Missed is how many rows were not there any more.
 		Missed int
 		// Took is how long it took.
@@ -61,6 +61,21 @@ type (
 		Attempts int
 		// Reason is the text kept with the row.
 		Reason string
+	}
+	// BlockEvent says that a record is blocked and its key waits for a person, and that this is written down.
+	BlockEvent struct {
+		Record *Record
+		// Attempts is how many were charged.
+		Attempts int
+		// Reason is the text kept with the row.
+		Reason string
+	}
+	// HaltEvent says that nothing more is published to a destination because a record that goes there is blocked
+	// ([ExhaustedHalt]). A ResumeEvent ends it.
+	HaltEvent struct {
+		Broker, Destination string
+		// Record is the one that is blocked.
+		Record *Record
 	}
 	// PauseEvent says that a destination, or with an empty Destination the broker, is in trouble and paused.
 	PauseEvent struct {
@@ -89,6 +104,8 @@ func (PublishEvent) event() {}
 func (SettleEvent) event()  {}
 func (RetryEvent) event()   {}
 func (ParkEvent) event()    {}
+func (BlockEvent) event()   {}
+func (HaltEvent) event()    {}
 func (PauseEvent) event()   {}
 func (ResumeEvent) event()  {}
 func (LanesEvent) event()   {}

@@ -26,7 +26,8 @@ type Record struct {
 	Attempts int
 	// FirstFailedAt is when the first of them failed; zero when none did.
 	FirstFailedAt time.Time
-	// Delay is how long after the fetch the next attempt is due, by the store's clock; zero or less means now.
+	// Delay is how long after the fetch the next attempt is due, by the store's clock; zero or less means now,
+	// [Forever] that the record is blocked.
 	Delay time.Duration
 	// Replay counts how often a person sent the event again; brokers that de-duplicate salt their id with it.
 	Replay int

@@ -18,7 +18,7 @@ import (
 // the tables are missing and [ErrClosed] after Close; all other errors are taken to be passing.
 //
 // The methods take a request struct and return a result struct so that the contract can grow. What only some stores
-// can do are interfaces of their own, found by type assertion: [Waker], [Migrator].
+// can do are interfaces of their own, found by type assertion: [Waker], [Migrator], [DeadLetters], [FingerprintKeeper].
 type Store interface {
 	// Lease is how replicas share the table. In one step it makes Member known for another TTL; gives back the leases
 	// in Release that Member still holds; takes the lanes in Want that have no owner or whose lease has expired, each
@@ -170,9 +170,12 @@ const (
 	StatusFailed
 	// StatusParked: the row goes to the dead-letter state with its reason, and its key goes on without it.
 	StatusParked
+	// StatusBlocked: the attempt was charged; the row stays unsettled at the head of its key and is due never (Fetch
+	// returns it with a Delay of [Forever]), until a person acts ([DeadLetters]).
+	StatusBlocked
 )
 
-// String returns "published", "failed" or "parked".
+// String returns "published", "failed", "parked" or "blocked".
 func (s Status) String() string {
 	switch s {
 	case StatusPublished:
@@ -181,6 +184,8 @@ func (s Status) String() string {
 		return "failed"
 	case StatusParked:
 		return "parked"
+	case StatusBlocked:
+		return "blocked"
 	default:
 		return "invalid"
 	}
@@ -200,11 +205,11 @@ type Settlement struct {
 type SettleItem struct {
 	Record *Record
 	Status Status
-	// Attempts is the new value of the row's attempt count, for Failed and Parked.
+	// Attempts is the new value of the row's attempt count, for all but Published.
 	Attempts int
 	// RetryIn is when the next attempt is due, from now by the store's clock, for Failed.
 	RetryIn time.Duration
-	// Reason is the error text to keep, for Failed and Parked: valid UTF-8 without NUL and of bounded length already.
+	// Reason is the error text to keep, for all but Published: valid UTF-8 without NUL and of bounded length already.
 	Reason string
 }
 
