@@ -131,8 +131,8 @@ func (l *loop) beginTrial(now time.Time, outlet ordering.Outlet, c *circuit) {
 		return
 	}
 	for _, lane := range l.lanes {
-		if !lane.giving && lane.gate.Waiting(outlet) {
-			c.until = now.Add(l.cfg.Outage.Initial) // what waits is held up by something under way
+		if !lane.giving && (lane.gate.Waiting(outlet) || lane.gate.Behind(outlet)) {
+			c.until = now.Add(l.cfg.Outage.Initial) // what waits is held up by something under way, or has to be fetched
 			return
 		}
 	}

@@ -162,11 +162,16 @@ func (l *loop) newCopy(e *entry, retry Retry) deadLetterCopy {
 	record.route(record.Topic + retry.DeadLetterSuffix)
 	prepared, err := l.encode(&record)
 	c := deadLetterCopy{entry: e, prepared: prepared, retry: retry}
-	if err != nil { // it will never be possible, so the table alone keeps the event
-		e.Value.reason = reason(fmt.Errorf("%s; no copy could be made of it for %s: %w", e.Value.reason, record.Topic, err))
+	if err != nil {
+		e.Value.reason = noCopy(e.Value.reason, record.Topic, err)
 		c.prepared = Prepared{}
 	}
 	return c
+}
+
+// noCopy is the reason of a dead letter that can never be copied, so that the table alone keeps the event.
+func noCopy(why, topic string, err error) string {
+	return reason(fmt.Errorf("%s; no copy could be made of it for %s: %w", why, topic, err))
 }
 
 // copyDeadLetters begins to publish the copies that wait.
@@ -197,6 +202,11 @@ func (l *loop) publishAlone(c deadLetterCopy) {
 		}
 		topic := c.prepared.Record.Topic
 		err := asPublishError(results[0].Err)
+		if err != nil && err.Class == ClassPermanent && err.Scope == ScopeMessage {
+			e.Value.reason = noCopy(e.Value.reason, topic, err)
+			l.settleLater(e, StatusParked)
+			return
+		}
 		e.Value.reason = reason(fmt.Errorf("dead letter that could not be copied to %s (%w); the event's own failure: %s",
 			topic, err, e.Value.reason))
 		delay := l.delay(c.retry.Backoff, e.Value.attempts)

@@ -36,13 +36,14 @@ type candidate struct {
 }
 
 func drop[T any](p *pause, e *Entry[T]) {
+	p.low = lower(p.low, e.ID)
 	c := candidate{e.ID, e.EventID, e.Key, e.Outlet}
 	switch {
-	case p.low == 0 || c.id < p.low:
-		if p.low != 0 && c.key != p.lowest.key {
+	case p.lowest.id == 0 || c.id < p.lowest.id:
+		if c.key != p.lowest.key {
 			p.second = p.lowest
 		}
-		p.low, p.lowest = c.id, c
+		p.lowest = c
 	case c.key != p.lowest.key && (p.second.id == 0 || c.id < p.second.id):
 		p.second = c
 	}
@@ -136,21 +137,44 @@ func (g *Gate[T]) Try(now time.Time, outlet Outlet, avoid func(eventID string) b
 		if k.closed && k.first != nil {
 			return true // read already, as a trial of the broker or of the destination
 		}
-		if k.forOutlet {
+		if k.forOutlet || k.blockedAt == nil && k.dueIndex >= 0 && !k.due.After(now) {
 			g.setDue(k, now)
 			k.probe = true
 			return true
 		}
 	}
 	p := g.paused[outlet]
-	return p != nil && !p.resuming && (g.try(now, p.lowest, avoid) || g.try(now, p.second, avoid))
+	if p == nil || p.resuming {
+		return false
+	}
+	if g.try(now, p.lowest, avoid) || g.try(now, p.second, avoid) {
+		return true
+	}
+	g.lookAgain(p)
+	return false
+}
+
+// lookAgain forgets candidates whose keys have closed meanwhile, for a reason of their own, and has everything from
+// there on fetched again: what else was dropped is not known.
+func (g *Gate[T]) lookAgain(p *pause) {
+	if p.lowest.id == 0 || !g.waitsForItself(p.lowest) || p.second.id != 0 && !g.waitsForItself(p.second) {
+		return
+	}
+	g.rewindTo(p.lowest.id)
+	p.lowest, p.second = candidate{}, candidate{}
+}
+
+// waitsForItself reports whether the candidate's key is closed, and not because of the outlet.
+func (g *Gate[T]) waitsForItself(c candidate) bool {
+	k := g.keys[c.key]
+	return k != nil && k.closed && !k.holdHead && !k.forOutlet
 }
 
 // Behind reports whether the lane has to be fetched before [Gate.Try] finds a record: what was dropped may not be the
 // first of its key, or its key waits for a fetch to reopen.
 func (g *Gate[T]) Behind(outlet Outlet) bool {
 	p := g.paused[outlet]
-	return p != nil && !p.resuming && (g.rewind != 0 || p.low > g.covered)
+	return p != nil && !p.resuming && (g.rewind != 0 || p.lowest.id > g.covered)
 }
 
 // try makes the candidate the head of its key and has it read again, unless something earlier of its key is under way
@@ -160,7 +184,7 @@ func (g *Gate[T]) try(now time.Time, c candidate, avoid func(string) bool) bool 
 		return false
 	}
 	for o, other := range g.paused {
-		if other.low != 0 && other.low < c.id && o.Covers(c.outlet) && other.mayHold(c) {
+		if o.Covers(c.outlet) && other.mayHold(c) {
 			return false // that one holds an earlier record of the key: it is tried first
 		}
 	}
@@ -179,16 +203,17 @@ func (p *pause) mayHold(c candidate) bool {
 	return p.second.id != 0 && p.second.id < c.id
 }
 
-// Waiting reports whether the lane let go of records of the paused outlet, or keeps heads for it.
+// Waiting reports whether the lane let go of records of the paused outlet, or keeps heads for it. Heads that wait for
+// their time or for a person do not wait for the outlet.
 func (g *Gate[T]) Waiting(outlet Outlet) bool {
 	if g.dropped {
 		return false
 	}
-	if p := g.paused[outlet]; p != nil && p.low != 0 {
+	if p := g.paused[outlet]; p != nil && p.lowest.id != 0 {
 		return true
 	}
 	for _, k := range g.keys {
-		if k.closed && outlet.Covers(k.headOutlet) {
+		if k.closed && (k.forOutlet || k.holdHead) && outlet.Covers(k.headOutlet) {
 			return true
 		}
 	}
