@@ -92,3 +92,29 @@ func TestQueue_HandsOutAloneWhatMustBeAlone(t *testing.T) {
 		t.Errorf("batches of %s, want %s", got, want)
 	}
 }
+
+func TestGate_ATrialWaitsForWhatHasToBeFetchedAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	outlet, broker := ordering.Outlet{Destination: "orders"}, ordering.Outlet{}
+	entry := func(id int64, key string) *testEntry {
+		return &testEntry{ID: id, EventID: fmt.Sprint(id), Key: ordering.Key{AggregateID: key}, Outlet: outlet}
+	}
+	gate, _ := newGate(now, entry(5, "b"), entry(10, "a"))
+	gate.Pause(now, outlet) // lets go of both
+	gate.BeginFetch(now)
+	gate.Pause(now, broker)
+	gate.EndFetch(now, testReply{After: 10, UpTo: 1 << 60, Records: []*testEntry{entry(13, "a")}})
+	gate.Resume(now, outlet)
+	if plan := gate.BeginFetch(now); plan.RewindFrom != 5 {
+		t.Fatalf("the lane goes back to %d, want 5", plan.RewindFrom)
+	}
+	gate.EndFetch(now, testReply{After: 4, UpTo: 5, Records: []*testEntry{entry(5, "b")}}) // cut: 10 is still to come
+	not5 := func(eventID string) bool { return eventID == "5" }
+	if gate.Try(now, broker, not5) {
+		t.Error("the broker is tried with 13, before 10 of the same key was seen again")
+	}
+	if !gate.Behind(broker) {
+		t.Error("the lane does not want to be fetched, and the trial waits for it")
+	}
+}

@@ -110,6 +110,7 @@ func TestGate_MutantsAreCaught(t *testing.T) {
 			Name: "a trial overtakes what has to be fetched again", File: "gate_outlet.go",
 			From: " || c.id > g.covered",
 			To:   "",
+			Test: "ATrialWaitsForWhatHasToBeFetchedAgain",
 		},
 		{
 			Name: "a blocked head is told as blocked for ever", File: "gate.go",
