@@ -114,7 +114,7 @@ func TestGate_ATrialWaitsForWhatHasToBeFetchedAgain(t *testing.T) {
 	if gate.Try(now, broker, not5) {
 		t.Error("the broker is tried with 13, before 10 of the same key was seen again")
 	}
-	if !gate.Behind(broker) {
-		t.Error("the lane does not want to be fetched, and the trial waits for it")
+	if !gate.Try(now, broker, func(string) bool { return false }) {
+		t.Error("5, the lowest of what is there, cannot be tried")
 	}
 }
