@@ -82,7 +82,7 @@ func TestVersion(t *testing.T) {
 
 func TestHelpAndUnknownCommands(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"run", "migrate", "version"} {
+	for _, command := range []string{"run", "migrate", "dead", "keys", "version"} {
 		if got := outbox(t, "--help"); got.code != 0 || !strings.Contains(got.out, command) {
 			t.Errorf("help does not name %s: %+v", command, got)
 		}

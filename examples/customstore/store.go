@@ -39,10 +39,11 @@ type Tables struct {
 
 // row is an event that is not published yet, or parked.
 type row struct {
-	record core.Record // Delay is not used: see due
-	due    time.Time
-	parked bool
-	reason string
+	record  core.Record // Delay is not used: see due and blocked
+	due     time.Time
+	blocked bool // due never, until a person acts
+	parked  bool
+	reason  string
 }
 
 // Store is a handle on the tables, with the memory of one process: what it returned under which lease.
@@ -186,6 +187,9 @@ func (r *row) copy(now time.Time) *core.Record {
 	record.Payload = slices.Clone(r.record.Payload)
 	record.Headers = maps.Clone(r.record.Headers)
 	record.Delay = r.due.Sub(now)
+	if r.blocked {
+		record.Delay = core.Forever
+	}
 	return &record
 }
 
@@ -224,7 +228,8 @@ func (r *row) fail(item core.SettleItem, now time.Time) {
 	if r.record.FirstFailedAt.IsZero() {
 		r.record.FirstFailedAt = now
 	}
-	r.due, r.parked = now.Add(item.RetryIn), item.Status == core.StatusParked
+	r.due = now.Add(item.RetryIn)
+	r.blocked, r.parked = item.Status == core.StatusBlocked, item.Status == core.StatusParked
 }
 
 // unsettled finds the row of a record, by all that names it: an event may have been sent again since.

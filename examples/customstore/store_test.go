@@ -48,6 +48,9 @@ func (t *Tables) read(eventID string) (storetest.Row, bool) {
 	for _, r := range t.rows {
 		if r.record.EventID == eventID {
 			state := storetest.Pending
+			if r.blocked {
+				state = storetest.Blocked
+			}
 			if r.parked {
 				state = storetest.Parked
 			}

@@ -101,7 +101,7 @@ func (tx *Tx) Commit() error {
 // Rollback forgets the events.
 func (tx *Tx) Rollback() { tx.ended = true }
 
-// Requeue makes parked events unsettled again, and tells the owner of the lane.
+// Requeue makes parked and blocked events unsettled again, and tells the owner of the lane.
 func (t *Tables) Requeue(eventIDs ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +109,7 @@ func (t *Tables) Requeue(eventIDs ...string) {
 		if slices.Contains(eventIDs, r.record.EventID) {
 			r.record.Attempts, r.record.FirstFailedAt = 0, time.Time{}
 			r.record.Replay++
-			r.due, r.parked, r.reason = time.Time{}, false, ""
+			r.due, r.blocked, r.parked, r.reason = time.Time{}, false, false, ""
 			t.rewound = append(t.rewound, r.record.ID)
 		}
 	}

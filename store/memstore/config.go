@@ -32,13 +32,14 @@ const (
 	OpEnqueue     Op = "enqueue"
 	OpCommit      Op = "commit"
 	OpFingerprint Op = "fingerprint"
+	OpDeadLetters Op = "dead letters" // each method of core.DeadLetters
 )
 
 // Point is a moment at which [Config.Fault] is asked.
 type Point struct {
 	// Op is the call.
 	Op Op
-	// Member is the dispatcher that calls; empty for OpEnqueue, OpCommit and OpFingerprint.
+	// Member is the dispatcher that calls; empty unless the Op is OpLease, OpFetch or OpSettle.
 	Member string
 	// Done is false before the call has done anything, and true when it is done and only its answer is outstanding.
 	Done bool

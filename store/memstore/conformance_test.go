@@ -31,6 +31,7 @@ func harness(cfg memstore.Config) storetest.Harness {
 		DeletesPublished:  cfg.AfterPublish == memstore.Delete,
 		Waker:             true,
 		FingerprintKeeper: true,
+		DeadLetters:       true,
 		Tables:            func(t testing.TB) storetest.Tables { return tables(t, cfg) },
 	}
 }
@@ -56,6 +57,7 @@ func tables(t testing.TB, cfg memstore.Config) storetest.Tables {
 		Requeue: func(t testing.TB, eventIDs ...string) { t.Helper(); must(t, root.Requeue(eventIDs...)) },
 		Delete:  func(t testing.TB, eventIDs ...string) { t.Helper(); must(t, root.Delete(eventIDs...)) },
 		Expire:  func(_ testing.TB, member string) { root.Expire(member) },
+		Purge:   func(context.Context) error { root.Purge(0); return nil },
 	}
 }
 

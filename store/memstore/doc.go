@@ -11,7 +11,7 @@
 //	err = tx.Commit() // now a dispatcher finds it
 //
 // What a person does to a table by SQL are methods here: [Store.Rows] and [Store.Row] read it, [Store.Requeue],
-// [Store.Delete] and [Store.Expire] change it, [Store.Restart] is a crash of the server. [Store.Replica] opens the same
+// [Store.Purge], [Store.Delete] and [Store.Expire] change it, [Store.Restart] is a crash of the server. [Store.Replica] opens the same
 // tables a second time, as another process would.
 //
 // The clock is time.Now, so that a test in a testing/synctest bubble owns the time of a store made in that bubble.

@@ -19,6 +19,10 @@ const (
 	Published State = "published"
 	// Parked: in the dead-letter state.
 	Parked State = "parked"
+	// Blocked: not settled, and not tried again before a person acts.
+	Blocked State = "blocked"
+	// Discarded: parked, and a person decided that it is not sent.
+	Discarded State = "discarded"
 
 	deleted State = "deleted" // no longer in the table
 )
@@ -58,7 +62,11 @@ func (s *Store) Row(eventID string) (Row, bool) {
 }
 
 func (t *table) read(r *row) Row {
-	return Row{Record: *r.record(t.origin, time.Now()), State: r.state, Reason: r.reason}
+	row := Row{Record: *r.record(t.origin, time.Now()), State: r.state, Reason: r.reason}
+	if r.blocked {
+		row.State = Blocked
+	}
+	return row
 }
 
 // Requeue makes events unsettled again, as a person does to a parked event (requeue), a published one (replay) or one
@@ -73,18 +81,48 @@ func (s *Store) Requeue(eventIDs ...string) error {
 		return err
 	}
 	for _, r := range rows {
-		lane := &t.lanes[r.lane]
-		if r.state != Pending {
-			r.state = Pending
-			lane.add(r)
-		}
-		r.attempts, r.reason = 0, ""
-		r.firstFailed, r.due = time.Time{}, time.Time{}
-		r.replay++
-		lane.rewinds = append(lane.rewinds, r.id)
+		t.requeue(r)
 	}
 	t.announce()
 	return nil
+}
+
+// requeue makes a row unsettled again, as new, and lets the owner of its lane know.
+func (t *table) requeue(r *row) {
+	if r.state != Pending {
+		r.state = Pending
+		t.lanes[r.lane].add(r)
+	}
+	r.replay++
+	t.retry(r)
+}
+
+// retry lets an unsettled row be tried again at once, with no attempts charged.
+func (t *table) retry(r *row) {
+	r.attempts, r.reason, r.blocked = 0, "", false
+	r.firstFailed, r.due, r.since = time.Time{}, time.Time{}, time.Time{}
+	t.rewind(r)
+}
+
+// rewind tells the owner of the lane to look at the row again.
+func (t *table) rewind(r *row) {
+	lane := &t.lanes[r.lane]
+	lane.rewinds = append(lane.rewinds, r.id)
+}
+
+// Purge deletes the rows that were published or discarded at least olderThan ago and returns how many.
+func (s *Store) Purge(olderThan time.Duration) int {
+	t := s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end, purged := time.Now().Add(-olderThan), 0
+	for _, r := range t.byID {
+		if (r.state == Published || r.state == Discarded) && !r.since.After(end) {
+			t.forget(r)
+			purged++
+		}
+	}
+	return purged
 }
 
 // Delete removes the rows of events in whatever state. All or none: the error names the first id that has no row.

@@ -60,7 +60,7 @@ func (t *table) apply(r *row, item *core.SettleItem, after AfterPublish, now tim
 		if after == Delete {
 			t.forget(r)
 		} else {
-			t.settle(r, Published)
+			t.settle(r, Published, now)
 		}
 		return
 	}
@@ -68,9 +68,12 @@ func (t *table) apply(r *row, item *core.SettleItem, after AfterPublish, now tim
 	if r.firstFailed.IsZero() {
 		r.firstFailed = now
 	}
-	if item.Status == core.StatusParked {
-		t.settle(r, Parked)
-		return
+	switch item.Status {
+	case core.StatusParked:
+		t.settle(r, Parked, now)
+	case core.StatusBlocked:
+		r.blocked, r.due, r.since = true, now, now
+	default:
+		r.blocked, r.due = false, now.Add(item.RetryIn)
 	}
-	r.due = now.Add(item.RetryIn)
 }

@@ -53,8 +53,10 @@ type row struct {
 	attempts    int
 	replay      int
 	firstFailed time.Time
-	due         time.Time // of the next attempt; zero: now
+	due         time.Time // of the next attempt; zero: none failed yet
+	blocked     bool      // no attempt is due before a person acts; only of pending rows
 	reason      string
+	since       time.Time // when it was settled or blocked
 }
 
 func newTable(lanes int) *table {
@@ -85,8 +87,8 @@ func (t *table) insert(r *row) {
 }
 
 // settle takes a pending row out of the order.
-func (t *table) settle(r *row, state State) {
-	r.state = state
+func (t *table) settle(r *row, state State, now time.Time) {
+	r.state, r.since, r.blocked = state, now, false
 	t.lanes[r.lane].remove(r)
 }
 
@@ -176,7 +178,10 @@ func (r *row) record(origin uint64, now time.Time) *core.Record {
 		Replay:        r.replay,
 		Origin:        origin,
 	}
-	if !r.due.IsZero() {
+	switch {
+	case r.blocked:
+		record.Delay = core.Forever
+	case !r.due.IsZero():
 		record.Delay = r.due.Sub(now)
 	}
 	return record

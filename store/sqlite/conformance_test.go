@@ -50,6 +50,7 @@ func harness(cfg sqlite.Config) storetest.Harness {
 		Waker:             true,
 		Migrator:          true,
 		FingerprintKeeper: true,
+		DeadLetters:       true,
 		Tables:            func(t testing.TB) storetest.Tables { return newTables(t, cfg, 1).tables() },
 		Unmigrated:        func(t testing.TB) storetest.Tables { return newTables(t, cfg, 0).tables() },
 	}
@@ -110,6 +111,10 @@ func (k *kitTables) tables() storetest.Tables {
 			k.exec(t, `UPDATE "outbox_members" SET expires_at = 1 WHERE member = ?`, member)
 			k.exec(t, `UPDATE "outbox_lanes" SET expires_at = 1 WHERE owner = ?`, member)
 		},
+		Purge: func(ctx context.Context) error {
+			_, err := k.admin.Purge(ctx, 0, 0)
+			return err
+		},
 	}
 }
 
@@ -124,7 +129,9 @@ func (k *kitTables) begin(ctx context.Context) (storetest.Tx, error) {
 func (k *kitTables) row(t testing.TB, eventID string) (row storetest.Row, found bool) {
 	t.Helper()
 	query := sqlite.Named(k.cfg.Table, `SELECT
-		CASE WHEN dlq <> 0 THEN 'parked' WHEN published_at IS NOT NULL THEN 'published' ELSE 'pending' END,
+		CASE WHEN discarded_at IS NOT NULL THEN 'discarded' WHEN dlq <> 0 THEN 'parked'
+			WHEN published_at IS NOT NULL THEN 'published' WHEN next_attempt_at = 9223372036854775807 THEN 'blocked'
+			ELSE 'pending' END,
 		attempt_count, ifnull(last_error, '') FROM "outbox" WHERE event_id = ?`)
 	err := k.admin.DB().QueryRowContext(t.Context(), query, eventID).Scan(&row.State, &row.Attempts, &row.Reason)
 	if errors.Is(err, sql.ErrNoRows) {

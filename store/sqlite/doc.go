@@ -4,8 +4,8 @@
 // # Table
 //
 // [Store].Migrate creates the table outbox(id, event_id, topic, aggregate_type, aggregate_id, event_type, payload,
-// headers, created_at, published_at, attempt_count, next_attempt_at, last_error, first_failed_at, dlq, replay), and
-// beside it outbox_members, outbox_lanes, outbox_rewinds, outbox_fingerprints and outbox_migrations. Their names begin
+// headers, created_at, published_at, attempt_count, next_attempt_at, last_error, first_failed_at, dlq, discarded_at,
+// replay), and beside it outbox_members, outbox_lanes, outbox_rewinds, outbox_fingerprints and outbox_migrations. Their names begin
 // with [Config].Table. Times are milliseconds since 1970, headers is a JSON object of strings or NULL. Four columns are
 // enough for a plain INSERT from any language:
 //
@@ -14,6 +14,9 @@
 //
 // A row that [core.Message] would not allow (headers that are not JSON, text that is not UTF-8) is parked when it is
 // reached: dlq becomes 1, last_error says why, and the rows behind it flow.
+//
+// The next_attempt_at of a blocked row is 9223372036854775807. What is parked or blocked is for [Store.ListDead],
+// [Store.RequeueDead], [Store.DiscardDead], [Store.Unblock] and [Store.SkipHead]; they read an index that has nothing else.
 //
 // # Order
 //

@@ -1,9 +1,16 @@
 package sqlite
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/go-outbox/outbox/core"
+)
 
 // nowMillis is the only clock of the store: that of SQLite, in milliseconds since 1970.
 const nowMillis = `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`
+
+// never is the next attempt of a blocked row: the last time there is.
+const never = `9223372036854775807`
 
 // named puts the table's name in place of every `"outbox` of a query, which so stays readable and runs as it is
 // written when the table has the default name.
@@ -18,8 +25,10 @@ type queries struct {
 	leaveLanes, leases                               string
 	state, records, heads, dropRewinds               string
 	unreadable                                       string
-	fence, published, failed, parked                 string
-	requeue, rewind, purge                           string
+	fence, published, failed, parked, blocked        string
+	requeue, rewind, purge, purgeDiscarded           string
+	dead                                             map[core.DeadLetterState]deadQueries
+	unblock, skipHead                                string
 	fingerprint, remember, accept                    string
 }
 
@@ -36,7 +45,9 @@ func newQueries(table string, after AfterPublish) queries {
 		state: q(stateSQL), records: q(recordsSQL), heads: q(headsSQL), dropRewinds: q(dropRewindsSQL),
 		unreadable: q(unreadableSQL),
 		fence:      q(fenceSQL), published: q(published), failed: q(failedSQL), parked: q(parkedSQL),
-		requeue: q(requeueSQL), rewind: q(rewindSQL), purge: q(purgeSQL),
+		blocked: q(blockedSQL),
+		requeue: q(requeueSQL), rewind: q(rewindSQL), purge: q(purgeSQL), purgeDiscarded: q(purgeDiscardedSQL),
+		dead: newDeadQueries(q), unblock: q(unblockSQL), skipHead: q(skipHeadSQL),
 		fingerprint: q(fingerprintSQL), remember: q(rememberSQL), accept: q(acceptSQL),
 	}
 }
@@ -89,7 +100,8 @@ const (
 
 	columnsSQL = `SELECT o.id, o.event_id, ifnull(o.topic, ''), o.aggregate_type, o.aggregate_id, o.event_type,
 		o.payload IS NULL, o.payload, o.headers, o.created_at, o.attempt_count, ifnull(o.first_failed_at, 0),
-		ifnull(o.next_attempt_at - ` + nowMillis + `, 0), o.replay `
+		CASE o.next_attempt_at WHEN ` + never + ` THEN ` + never + ` ELSE ifnull(o.next_attempt_at - ` + nowMillis + `, 0) END,
+		o.replay `
 	unsettledSQL = `o.published_at IS NULL AND o.dlq = 0`
 
 	// recordsSQL is pinned to the index of unpublished rows: without statistics the planner could walk the published.
@@ -126,18 +138,25 @@ const (
 	parkedSQL = `UPDATE "outbox" AS o SET attempt_count = i.value ->> 3, last_error = i.value ->> 5,
 		next_attempt_at = NULL, dlq = 1,
 		first_failed_at = ifnull(o.first_failed_at, ` + nowMillis + `)` + itemSQL
+	blockedSQL = `UPDATE "outbox" AS o SET attempt_count = i.value ->> 3, last_error = i.value ->> 5,
+		next_attempt_at = ` + never + `, first_failed_at = ifnull(o.first_failed_at, ` + nowMillis + `)` + itemSQL
 )
 
 // Requeue and purge.
 const (
-	requeueSQL = `UPDATE "outbox" SET dlq = 0, published_at = NULL, attempt_count = 0, next_attempt_at = NULL,
-		last_error = NULL, first_failed_at = NULL, replay = replay + 1
-		WHERE event_id IN (SELECT value FROM json_each(?)) RETURNING id`
-	rewindSQL = `INSERT INTO "outbox_rewinds" (id) SELECT value FROM json_each(?)`
-	purgeSQL  = `DELETE FROM "outbox" WHERE id IN (
+	// freshSQL makes a row as if no attempt had been made.
+	freshSQL = `dlq = 0, discarded_at = NULL, published_at = NULL, attempt_count = 0, next_attempt_at = NULL,
+		last_error = NULL, first_failed_at = NULL`
+	requeueSetSQL = `UPDATE "outbox" SET ` + freshSQL + `, replay = replay + 1 `
+	requeueSQL    = requeueSetSQL + `WHERE event_id IN (SELECT value FROM json_each(?)) RETURNING id`
+	rewindSQL     = `INSERT INTO "outbox_rewinds" (id) SELECT value FROM json_each(?)`
+	purgeSQL      = `DELETE FROM "outbox" WHERE id IN (
 		SELECT id FROM "outbox" INDEXED BY "outbox_published"
 		WHERE published_at IS NOT NULL AND dlq = 0 AND published_at <= ` + nowMillis + ` - ?1
 		ORDER BY published_at LIMIT ?2)`
+	purgeDiscardedSQL = `DELETE FROM "outbox" WHERE id IN (
+		SELECT id FROM "outbox" INDEXED BY "outbox_dead" WHERE dlq <> 0 AND discarded_at <= ` + nowMillis + ` - ?1
+		ORDER BY id LIMIT ?2)`
 )
 
 // Fingerprints of ordering strategies.

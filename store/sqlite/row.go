@@ -21,15 +21,17 @@ type unreadable struct {
 // maxFaultBytes bounds the text that is kept with an unreadable row.
 const maxFaultBytes = 2000
 
-// scanRecord makes a record of a row of columnsSQL. A fault is not an error: it says why this row, and no other, can
+// scanRecord makes a record of a row of columnsSQL; more are the columns that follow. A fault is not an error: it says why this row, and no other, can
 // not be handed out; such a record has no headers.
-func scanRecord(rows *sql.Rows) (r *core.Record, fault string, err error) {
+func scanRecord(rows *sql.Rows, more ...any) (r *core.Record, fault string, err error) {
 	r = &core.Record{Lane: onlyLane}
 	var noPayload bool
 	var headers sql.NullString
 	var created, firstFailed, delay int64
-	err = rows.Scan(&r.ID, &r.EventID, &r.Topic, &r.AggregateType, &r.AggregateID, &r.EventType,
-		&noPayload, &r.Payload, &headers, &created, &r.Attempts, &firstFailed, &delay, &r.Replay)
+	err = rows.Scan(append([]any{
+		&r.ID, &r.EventID, &r.Topic, &r.AggregateType, &r.AggregateID, &r.EventType,
+		&noPayload, &r.Payload, &headers, &created, &r.Attempts, &firstFailed, &delay, &r.Replay,
+	}, more...)...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -47,8 +49,11 @@ func scanRecord(rows *sql.Rows) (r *core.Record, fault string, err error) {
 	return r, fault, nil
 }
 
-// duration is so many milliseconds, without an overflow of a time in the far future.
+// duration is so many milliseconds, without an overflow of a time in the far future; the last of all is never.
 func duration(millis int64) time.Duration {
+	if millis == math.MaxInt64 {
+		return core.Forever
+	}
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	return time.Duration(max(-most, min(millis, most))) * time.Millisecond
 }

@@ -62,8 +62,10 @@ func (s *Store) settleStatus(ctx context.Context, tx *sql.Tx, status core.Status
 		query = s.queries.failed
 	case core.StatusParked:
 		query = s.queries.parked
+	case core.StatusBlocked:
+		query = s.queries.blocked
 	default:
-		return nil, fmt.Errorf("event %s: status %d is none of published, failed, parked",
+		return nil, fmt.Errorf("event %s: status %d is none of published, failed, parked, blocked",
 			items[0].Record.EventID, status)
 	}
 	rows := make([][]any, len(items))

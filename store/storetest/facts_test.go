@@ -77,6 +77,15 @@ func TestFactsAreCheckedBothWays(t *testing.T) {
 			h.FingerprintKeeper = true
 			return h
 		}},
+		{"DeadLetters not claimed", "DeadLetters/AreAsDeclared", func(h storetest.Harness) storetest.Harness {
+			h.DeadLetters = false
+			return h
+		}},
+		{"DeadLetters claimed", "DeadLetters/AreAsDeclared", func(h storetest.Harness) storetest.Harness {
+			h = migrating(h)
+			h.DeadLetters = true
+			return h
+		}},
 		{"Migrator claimed", "Migrate/IsAsDeclared", func(h storetest.Harness) storetest.Harness {
 			h.Migrator = true
 			return h
@@ -168,7 +177,7 @@ func oneWriter(h storetest.Harness) storetest.Harness {
 func migrating(h storetest.Harness) storetest.Harness { return migratingWith(h, "") }
 
 func migratingWith(h storetest.Harness, fault string) storetest.Harness {
-	h.Migrator, h.FingerprintKeeper = true, false
+	h.Migrator, h.FingerprintKeeper, h.DeadLetters = true, false, false
 	at := func(version int) func(testing.TB) storetest.Tables {
 		inner := h.Tables
 		return func(t testing.TB) storetest.Tables {

@@ -13,39 +13,39 @@ func fenceCases() []Case {
 	}
 }
 
-// allKinds is one item of each kind for three records.
-func allKinds(three []*core.Record) []core.SettleItem {
-	return []core.SettleItem{published(three[0]), failed(three[1], 3, 0), parked(three[2], 10)}
+// allKinds is one item of each kind for four records.
+func allKinds(four []*core.Record) []core.SettleItem {
+	return []core.SettleItem{published(four[0]), failed(four[1], 3, 0), parked(four[2], 10), blocked(four[3], 10)}
 }
 
 // wantUntouched checks that no result of [allKinds] was written.
 func (f *fixture) wantUntouched(key string) {
 	f.Helper()
-	for _, id := range eventIDs(key, 1, 3) {
+	for _, id := range eventIDs(key, 1, 4) {
 		f.wantRow(id, Row{State: Pending})
 	}
 }
 
 // A replica that slept through the end of its leases must not write over what the next owner did.
 func fenceOldEpoch(f *fixture) {
-	f.enqueue(events("a", 1, 3)...)
+	f.enqueue(events("a", 1, 4)...)
 	r := f.join("m")
 	old := r.leases
-	all := r.await(eventIDs("a", 1, 3)...)
+	all := r.await(eventIDs("a", 1, 4)...)
 	r.release()
 	r.take(longTTL)
 	reply := r.settleUnder(old, allKinds(all)...)
 	equal(f, reply.Refused, []int{all[0].Lane}, "refused lanes")
 	f.wantUntouched("a")
 	r.letGo()
-	equal(f, eventsOf(r.again()), eventIDs("a", 1, 3), "unsettled")
+	equal(f, eventsOf(r.again()), eventIDs("a", 1, 4), "unsettled")
 	r.mustSettle(allKinds(all)...)
 }
 
 func fenceOvertaken(f *fixture) {
-	f.enqueue(events("a", 1, 3)...)
+	f.enqueue(events("a", 1, 4)...)
 	sleeper := f.joinOn(f.store, "sleeper", f.ttl())
-	all := sleeper.await(eventIDs("a", 1, 3)...)
+	all := sleeper.await(eventIDs("a", 1, 4)...)
 	f.expire("sleeper")
 	f.joinOn(f.tables.Store(f.TB), "owner", longTTL)
 	reply := sleeper.settle(allKinds(all)...)
@@ -54,9 +54,9 @@ func fenceOvertaken(f *fixture) {
 }
 
 func fenceGivenBack(f *fixture) {
-	f.enqueue(events("a", 1, 3)...)
+	f.enqueue(events("a", 1, 4)...)
 	r := f.join("m")
-	all := r.await(eventIDs("a", 1, 3)...)
+	all := r.await(eventIDs("a", 1, 4)...)
 	r.leave()
 	reply := r.settle(allKinds(all)...)
 	equal(f, reply.Refused, []int{all[0].Lane}, "refused lanes")

@@ -33,13 +33,15 @@ type Harness struct {
 
 	// FingerprintKeeper says that the store is a [core.FingerprintKeeper].
 	FingerprintKeeper bool
+	// DeadLetters says that the store is a [core.DeadLetters].
+	DeadLetters bool
 
 	// Patience is how long a case waits for what must come, before it fails. 0 means 10 s.
 	Patience time.Duration
 }
 
-// Tables is one set of tables, and what the kit does to them. All functions but Expire are required; they may be called
-// from several goroutines, those with a testing.TB from the test's own only.
+// Tables is one set of tables, and what the kit does to them. All functions but Expire and Purge are required; they may
+// be called from several goroutines, those with a testing.TB from the test's own only.
 type Tables struct {
 	// Store opens a handle on the tables, as a process of its own would: with its own memory of what was fetched. It
 	// is closed by t.Cleanup; the kit may close it before.
@@ -56,6 +58,8 @@ type Tables struct {
 	// Expire makes a member's membership and leases end now, as if it had been silent for its TTL. Nil makes the cases
 	// use a TTL of 300 ms and wait.
 	Expire func(t testing.TB, member string)
+	// Purge deletes the rows that are published or discarded, however young. Nil skips the cases about that.
+	Purge func(ctx context.Context) error
 }
 
 // Tx is a transaction with the store's Enqueuer for it.
@@ -69,12 +73,16 @@ type Tx struct {
 type State string
 
 const (
-	// Pending: neither published nor parked.
+	// Pending: neither published nor parked nor blocked.
 	Pending State = "pending"
 	// Published: the broker has it.
 	Published State = "published"
 	// Parked: in the dead-letter state.
 	Parked State = "parked"
+	// Blocked: neither published nor parked, and not due before a person acts.
+	Blocked State = "blocked"
+	// Discarded: parked, and a person decided that it is not sent. Only of a [core.DeadLetters].
+	Discarded State = "discarded"
 )
 
 // Row is what the kit reads of a row.

@@ -79,7 +79,7 @@ func (l *ledger) settle(item core.SettleItem) {
 		l.settled[item.Record.EventID] = true
 	case core.StatusParked:
 		l.settled[item.Record.EventID], l.parked[item.Record.EventID] = true, true
-	case core.StatusFailed:
+	case core.StatusFailed, core.StatusBlocked:
 	}
 	l.check()
 }

@@ -21,6 +21,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, m := range slices.Concat(
 		enqueueMutants(), fetchMutants(), cursorMutants(), settleMutants(), leaseMutants(), fingerprintMutants(),
+		deadLetterMutants(), blockedKeyMutants(),
 	) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

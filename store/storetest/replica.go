@@ -205,3 +205,7 @@ func failed(record *core.Record, attempts int, retryIn time.Duration) core.Settl
 func parked(record *core.Record, attempts int) core.SettleItem {
 	return core.SettleItem{Record: record, Status: core.StatusParked, Attempts: attempts, Reason: "too large"}
 }
+
+func blocked(record *core.Record, attempts int) core.SettleItem {
+	return core.SettleItem{Record: record, Status: core.StatusBlocked, Attempts: attempts, Reason: "rejected"}
+}

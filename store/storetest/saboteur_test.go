@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/ordering"
 	"github.com/go-outbox/outbox/store/memstore"
 	"github.com/go-outbox/outbox/store/storetest"
 )
@@ -18,6 +19,12 @@ type sabotage struct {
 	sleep       func(context.Context, *memstore.Store, time.Duration)
 	close       func(*memstore.Store) error
 	fingerprint func(ctx context.Context, s *memstore.Store, broker, name, given string) (string, error)
+	listDead    func(context.Context, *memstore.Store, core.DeadLetterFilter, int64, int) ([]core.DeadLetter, error)
+	requeueDead func(context.Context, *memstore.Store, core.DeadLetterFilter) (int, error)
+	discardDead func(context.Context, *memstore.Store, core.DeadLetterFilter, string) (int, error)
+	unblock     func(context.Context, *memstore.Store, ordering.Key) (int, error)
+	skipHead    func(context.Context, *memstore.Store, ordering.Key, string) (int, error)
+	purge       func(*memstore.Store)
 	enqueue     func(context.Context, *memstore.Tx, []core.Message) ([]string, error)
 	rollback    func(*memstore.Tx) error
 }
@@ -71,6 +78,43 @@ func (s *saboteur) Fingerprint(ctx context.Context, broker, name, given string) 
 	return s.Store.Fingerprint(ctx, broker, name, given)
 }
 
+func (s *saboteur) ListDead(
+	ctx context.Context, filter core.DeadLetterFilter, after int64, limit int,
+) ([]core.DeadLetter, error) {
+	if s.listDead != nil {
+		return s.listDead(ctx, s.Store, filter, after, limit)
+	}
+	return s.Store.ListDead(ctx, filter, after, limit)
+}
+
+func (s *saboteur) RequeueDead(ctx context.Context, filter core.DeadLetterFilter) (int, error) {
+	if s.requeueDead != nil {
+		return s.requeueDead(ctx, s.Store, filter)
+	}
+	return s.Store.RequeueDead(ctx, filter)
+}
+
+func (s *saboteur) DiscardDead(ctx context.Context, filter core.DeadLetterFilter, reason string) (int, error) {
+	if s.discardDead != nil {
+		return s.discardDead(ctx, s.Store, filter, reason)
+	}
+	return s.Store.DiscardDead(ctx, filter, reason)
+}
+
+func (s *saboteur) Unblock(ctx context.Context, key ordering.Key) (int, error) {
+	if s.unblock != nil {
+		return s.unblock(ctx, s.Store, key)
+	}
+	return s.Store.Unblock(ctx, key)
+}
+
+func (s *saboteur) SkipHead(ctx context.Context, key ordering.Key, reason string) (int, error) {
+	if s.skipHead != nil {
+		return s.skipHead(ctx, s.Store, key, reason)
+	}
+	return s.Store.SkipHead(ctx, key, reason)
+}
+
 type sabotagedTx struct {
 	*memstore.Tx
 	sabotage
@@ -96,6 +140,7 @@ func harness(sabotaged func(testing.TB) sabotage) storetest.Harness {
 		Lanes:             8,
 		Waker:             true,
 		FingerprintKeeper: true,
+		DeadLetters:       true,
 		Patience:          300 * time.Millisecond,
 		Tables:            func(t testing.TB) storetest.Tables { return tables(t, sabotaged(t)) },
 	}
@@ -129,6 +174,14 @@ func tablesOf(t testing.TB, cfg memstore.Config, s sabotage) storetest.Tables {
 		Requeue: func(t testing.TB, eventIDs ...string) { t.Helper(); must(t, root.Requeue(eventIDs...)) },
 		Delete:  func(t testing.TB, eventIDs ...string) { t.Helper(); must(t, root.Delete(eventIDs...)) },
 		Expire:  func(_ testing.TB, member string) { root.Expire(member) },
+		Purge: func(context.Context) error {
+			if s.purge != nil {
+				s.purge(root)
+				return nil
+			}
+			root.Purge(0)
+			return nil
+		},
 	}
 }
 

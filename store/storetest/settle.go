@@ -14,6 +14,7 @@ func settleCases() []Case {
 		rule("Settle/PublishedIsNeverReturnedAgain", settlePublished),
 		rule("Settle/FailedKeepsAttemptsAndDelay", settleFailed),
 		rule("Settle/ParkedLeavesTheOrder", settleParked),
+		rule("Settle/BlockedStaysTheHeadAndIsNeverDue", settleBlocked),
 		rule("Settle/RepeatChangesNothing", settleRepeat),
 		rule("Settle/WhatIsSettledStaysSo", settleStays),
 		rule("Settle/WritesWhatItFindsAndNamesTheRest", settleNamesTheRest),
@@ -68,6 +69,35 @@ func settleParked(f *fixture) {
 	f.wantRow("a.2", Row{State: Parked, Attempts: 10, Reason: "too large"})
 	r.letGo()
 	equal(f, eventsOf(r.again()), []string{"a.1", "a.3"}, "with a.2 parked")
+}
+
+// A blocked event keeps its place, so that no follower goes out before it, and waits for a person, not for the clock.
+func settleBlocked(f *fixture) {
+	f.enqueue(events("a", 1, 2)...)
+	f.enqueue(event("b", 1))
+	r := f.join("m")
+	all := r.await("a.1", "a.2", "b.1")
+	head := byEvent(all, "a.1")
+	r.mustSettle(failed(head, 1, time.Hour))
+	r.mustSettle(blocked(head, 2), published(byEvent(all, "b.1")))
+	r.mustSettle(blocked(head, 2)) // again, as when the answer got lost
+	f.wantRow("a.1", Row{State: Blocked, Attempts: 2, Reason: "rejected"})
+	r.letGo()
+	got := r.again()
+	equal(f, eventsOf(got), eventIDs("a", 1, 2), "with a.1 blocked")
+	if got[0].Delay != core.Forever || got[0].Attempts != 2 || got[1].Delay > 0 {
+		f.Errorf("want a.1 never due with 2 attempts and a.2 due, got %+v and %+v", got[0], got[1])
+	}
+	req := askHead(r.request(), head.Lane, core.RecordRef{ID: head.ID, EventID: head.EventID})
+	heads := laneOf(req, r.fetch(req), head.Lane).Heads
+	if len(heads) != 1 || heads[0].Delay != core.Forever {
+		f.Errorf("asked for the head a.1, got %+v; want it, never due", heads)
+	}
+	f.tables.Requeue(f.TB, "a.1")
+	r.awaitRewound(head.ID)
+	if got := r.again(); len(got) != 2 || got[0].Delay > 0 || got[0].Attempts != 0 {
+		f.Errorf("after a requeue: got %v, want a.1 due, with no attempts, and a.2", got)
+	}
 }
 
 // A Settle whose answer got lost is sent again.
@@ -141,7 +171,7 @@ func settleByIDAlone(f *fixture) {
 	r := f.join("m")
 	record := *r.await("a.1")[0]
 	record.EventID = "the event that had this id before"
-	for _, item := range []core.SettleItem{published(&record), failed(&record, 3, time.Hour), parked(&record, 10)} {
+	for _, item := range allKinds([]*core.Record{&record, &record, &record, &record}) {
 		reply := r.settle(item)
 		equal(f, eventsOf(reply.Missed), []string{record.EventID}, "missed by a settle of another event's id")
 	}

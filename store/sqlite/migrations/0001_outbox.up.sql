@@ -18,11 +18,15 @@ CREATE TABLE "outbox" (
     last_error      TEXT,
     first_failed_at INTEGER,
     dlq             INTEGER NOT NULL ON CONFLICT REPLACE DEFAULT 0,
+    discarded_at    INTEGER,
     replay          INTEGER NOT NULL ON CONFLICT REPLACE DEFAULT 0
 ) STRICT;
 
 -- What a fetch reads: never longer than the backlog.
 CREATE INDEX "outbox_unpublished" ON "outbox" (id) WHERE published_at IS NULL AND dlq = 0;
+
+-- What waits for a person: parked and discarded rows, and blocked ones, whose next attempt is never.
+CREATE INDEX "outbox_dead" ON "outbox" (id) WHERE dlq <> 0 OR next_attempt_at = 9223372036854775807;
 
 -- What a purge reads.
 CREATE INDEX "outbox_published" ON "outbox" (published_at) WHERE published_at IS NOT NULL AND dlq = 0;

@@ -20,7 +20,7 @@ const (
 	exitOK          = 0
 	exitError       = 1   // something failed
 	exitUsage       = 2   // wrong flags, arguments or settings
-	exitCheck       = 3   // a check says no: migrations are pending
+	exitCheck       = 3   // a check says no: migrations are pending, a key is not blocked
 	exitInterrupted = 130 // a second signal cut the run short
 )
 
@@ -78,7 +78,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage(errors.New("unknown command; known are config, migrate, run and version"))
+				return usage(errors.New("unknown command; known are config, dead, keys, migrate, run and version"))
 			}
 			return nil
 		},
@@ -88,7 +88,7 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.out)
 	root.SetErr(p.errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(p.runCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.migrateCommand(), p.deadCommand(), p.keysCommand(), p.configCommand(), p.versionCommand())
 	return root
 }
 

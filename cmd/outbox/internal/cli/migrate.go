@@ -61,13 +61,26 @@ func (p *program) migrateCommand() *cobra.Command {
 
 // withMigrator opens the store for as long as use takes.
 func (p *program) withMigrator(ctx context.Context, flags migrateFlags, use func(core.Migrator) error) error {
-	return p.withStore(ctx, adapters.Registry(p.log), flags, use)
+	return p.migrating(ctx, adapters.Registry(p.log), flags, use)
 }
 
-func (p *program) withStore(
+func (p *program) migrating(
 	ctx context.Context, registry config.Registry, flags migrateFlags, use func(core.Migrator) error,
+) error {
+	return p.withStore(ctx, registry, &flags.settings, func(store core.Store) error {
+		migrator, ok := store.(core.Migrator)
+		if !ok {
+			return errNoTables
+		}
+		return use(migrator)
+	})
+}
+
+// withStore opens the store for as long as use takes; there need be no broker.
+func (p *program) withStore(
+	ctx context.Context, registry config.Registry, s *settings, use func(core.Store) error,
 ) (err error) {
-	loaded, err := flags.load(ctx, registry, true)
+	loaded, err := s.load(ctx, registry, true)
 	if err != nil {
 		return err
 	}
@@ -76,11 +89,7 @@ func (p *program) withStore(
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	migrator, ok := store.(core.Migrator)
-	if !ok {
-		return errNoTables
-	}
-	return use(migrator)
+	return use(store)
 }
 
 func (p *program) migrateUp(ctx context.Context, flags migrateFlags) error {
@@ -180,7 +189,7 @@ func (p *program) migrateStatus(ctx context.Context, flags migrateFlags) error {
 }
 
 func (p *program) migratePrint(ctx context.Context, flags migrateFlags) error {
-	return p.withStore(ctx, adapters.Offline(p.log), flags, func(m core.Migrator) error {
+	return p.migrating(ctx, adapters.Offline(p.log), flags, func(m core.Migrator) error {
 		steps := m.Migrations()
 		for i := range steps {
 			step := steps[i]
