@@ -35,6 +35,7 @@ fmt-check: $(GOLANGCI) ## Show what "make fmt" would change, and fail if anythin
 tidy-check: ## Fail if a go.mod or go.sum is not tidy
 	go mod tidy -diff
 	go -C tools mod tidy -diff
+	go -C bench mod tidy -diff
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in the dependencies
@@ -56,6 +57,10 @@ quickstart: ## Run the quickstart example
 .PHONY: bench-core
 bench-core: ## Benchmarks of the core
 	go test -run '^$$' -bench . -benchmem ./core/...
+
+.PHONY: bench
+bench: ## Compare with what people use today (first: eval "$$(scripts/services up)")
+	go -C bench run . -suite quick
 
 .PHONY: ci
 ci: ## Everything that is checked before a change lands

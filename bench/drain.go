@@ -3,101 +3,142 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"time"
 
+	"github.com/go-outbox/outbox/bench/internal/load"
+	"github.com/go-outbox/outbox/bench/internal/report"
+	"github.com/go-outbox/outbox/bench/internal/target"
+	"github.com/go-outbox/outbox/bench/internal/worker"
 	"github.com/go-outbox/outbox/store/postgres"
 )
 
-// drained is what one drain of a backlog took.
-type drained struct {
-	rate  float64 // rows a second, until everything is acknowledged and settled
-	cpu   float64 // own CPU, microseconds a message
-	alloc float64 // allocations a message
+// drain is a backlog that somebody brings to a broker, or one half of that.
+type drain struct {
+	name  string
+	kind  worker.Kind // empty is our dispatcher
+	to    target.Target
+	rows  int
+	mix   load.Mix // empty is uniform
+	after postgres.AfterPublish
+	// fetchSize and publishSize are other batches than by default.
+	fetchSize, publishSize int
+	// count counts the round trips to the database.
+	count bool
+	// warmUp runs once before it is measured: a broker that has just started is slow.
+	warmUp bool
+	note   string
 }
 
-// drain dispatches a backlog with default settings and checks what arrived.
-func drain(ctx context.Context, e *environment, rows int, m mix, after postgres.AfterPublish) (drained, error) {
-	s, err := e.store(ctx, after)
+// drained is what one drain took.
+type drained struct {
+	worker.Sample
+	rate float64 // messages a second
+	wal  int64   // bytes the server wrote to its log meanwhile
+}
+
+// run fills a table, drains it and checks what arrived.
+func (c drain) run(ctx context.Context, e *environment) (drained, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	defer cancel()
+	if c.kind == "" {
+		c.kind = worker.Outbox
+	}
+	if c.mix == "" {
+		c.mix = load.Uniform
+	}
+	topic, err := c.to.Create(ctx)
 	if err != nil {
 		return drained{}, err
 	}
-	defer func() { _ = s.Close() }()
-	topic, b, err := e.topic(ctx)
+	defer c.to.Drop(topic)
+	if err := c.fill(ctx, e, topic); err != nil {
+		return drained{}, err
+	}
+	before, err := e.db.walPosition(ctx)
 	if err != nil {
 		return drained{}, err
 	}
-	defer e.drop(topic, b)
-	if err := e.fill(ctx, topic, rows, m); err != nil {
-		return drained{}, err
-	}
-	d, err := e.dispatcher(s, b, nil)
+	s, err := worker.Do(ctx, worker.Job{
+		Kind: c.kind, Store: e.db.url, Schema: e.db.schema, Broker: c.to.URL(), Topic: topic, Rows: c.rows,
+		After: string(c.after), FetchSize: c.fetchSize, PublishSize: c.publishSize, Count: c.count,
+	})
 	if err != nil {
 		return drained{}, err
 	}
-	var before, afterwards runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	start, cpu := time.Now(), used()
-	if err := d.RunOnce(ctx); err != nil {
+	after, err := e.db.walPosition(ctx)
+	if err != nil {
 		return drained{}, err
 	}
-	took := time.Since(start)
-	runtime.ReadMemStats(&afterwards)
-	n := float64(rows)
-	result := drained{
-		rate: n / took.Seconds(), cpu: float64((used().cpu - cpu.cpu).Microseconds()) / n,
-		alloc: float64(afterwards.Mallocs-before.Mallocs) / n,
+	result := drained{Sample: s, rate: float64(c.rows) / s.Took.Seconds(), wal: after - before}
+	if c.kind == worker.Drain || c.kind == worker.Publish {
+		return result, nil
 	}
-	repeats, err := e.verify(ctx, topic, rows)
-	if err == nil && repeats > 0 {
+	repeats, err := verify(ctx, c.to, topic, c.rows)
+	if err == nil && repeats > 0 && c.kind == worker.Outbox {
 		err = fmt.Errorf("void: %d repeats though nothing failed", repeats)
 	}
 	return result, err
 }
 
-func drains(ctx context.Context, e *environment, r *report) error {
-	for _, c := range []struct {
-		name  string
-		mix   mix
-		after postgres.AfterPublish
-	}{
-		{"kafka drain", uniform, postgres.Mark},
-		{"kafka drain hot", hot, postgres.Mark},
-		{"kafka drain delete", uniform, postgres.Delete},
-		{"kafka drain archive", uniform, postgres.Archive},
-	} {
-		var rates, cpus, allocs []float64
-		for range e.repeats {
-			d, err := drain(ctx, e, e.rows, c.mix, c.after)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			rates, cpus, allocs = append(rates, d.rate), append(cpus, d.cpu), append(allocs, d.alloc)
+// fill makes the table that the kind works on.
+func (c drain) fill(ctx context.Context, e *environment, topic string) error {
+	switch c.kind {
+	case worker.Forwarder, worker.Queue:
+		if err := e.db.reset(ctx); err != nil {
+			return err
 		}
-		r.add(c.name, median(rates), "msg/s", fmt.Sprintf("%d rows, own CPU %.1f us and %.1f allocations a message",
-			e.rows, median(cpus), median(allocs)))
-		if c.name == "kafka drain" {
-			r.name("cpu_us_per_message", median(cpus), "us", "the dispatcher's own")
+		return worker.CreateForwarder(ctx, e.db.pool, c.kind, e.db.schema, topic, c.mix, c.rows)
+	case worker.Textbook, worker.Single:
+		if err := e.db.reset(ctx); err != nil {
+			return err
 		}
+		return worker.CreateTextbook(ctx, e.db.pool, e.db.schema, c.mix, c.rows)
+	case worker.Publish:
+		return nil
+	default:
+		s, err := e.db.outbox(ctx, c.after)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.Close() }()
+		return e.db.fill(ctx, topic, c.rows, c.mix)
 	}
-	r.ratio("kafka_drain_vs_limit", "kafka drain", "limit", "bar 0.6")
-	r.ratio("hot_vs_limit", "kafka drain hot", "limit", "")
-	r.ratio("hot_vs_uniform", "kafka drain hot", "kafka drain", "bar 0.5")
-	return nil
 }
 
-func largeDrain(ctx context.Context, e *environment, r *report) error {
-	small, err := drain(ctx, e, 20_000, uniform, postgres.Mark)
-	if err != nil {
-		return err
+// measureAll repeats drains and adds their medians to the report. They take turns, so that a slow minute of the machine
+// hits all of them and not the ratios between them.
+func measureAll(
+	ctx context.Context, e *environment, r *report.Report, drains ...drain,
+) (medians map[string]drained, err error) {
+	all := make([][]drained, len(drains))
+	for _, c := range drains {
+		if !c.warmUp {
+			continue
+		}
+		if _, err := c.run(ctx, e); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
 	}
-	large, err := drain(ctx, e, e.large, uniform, postgres.Mark)
-	if err != nil {
-		return err
+	for range e.repeats {
+		for i, c := range drains {
+			d, err := c.run(ctx, e)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.name, err)
+			}
+			all[i] = append(all[i], d)
+		}
 	}
-	r.add("drain of 20,000", small.rate, "msg/s", "")
-	r.add("drain of a million", large.rate, "msg/s", fmt.Sprintf("%d rows", e.large))
-	r.name("million_vs_20k", large.rate/small.rate, "x", "bar 0.8")
-	return nil
+	medians = map[string]drained{}
+	for i, c := range drains {
+		d := medianBy(all[i], func(d drained) float64 { return d.rate })
+		medians[c.name] = d
+		note := fmt.Sprintf("%d rows", c.rows)
+		if c.note != "" {
+			note += ", " + c.note
+		}
+		r.Add(report.Figure{
+			Name: c.name, Value: d.rate, Unit: "msg/s", CPU: d.PerMessage(c.rows), RSS: d.MiB(), Note: note,
+		})
+	}
+	return medians, nil
 }
