@@ -38,7 +38,8 @@ type Config struct {
 	PollMin, PollMax time.Duration
 
 	// LeaseTTL is how long lanes stay with this dispatcher after its last sign of life: another one takes over that
-	// much after a crash. Default 15 s, at least 100 ms.
+	// much after a crash. It is also how long a destination's ordering strategy is trusted before it is compared with
+	// the store's again. Default 15 s, at least 100 ms.
 	LeaseTTL time.Duration
 	// ShutdownTimeout is how long Run waits for work in flight after its context ended. Default 25 s.
 	ShutdownTimeout time.Duration

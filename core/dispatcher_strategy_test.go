@@ -377,6 +377,37 @@ func TestDispatcher_PreparesAnewAfterGoingOver(t *testing.T) {
 	}
 }
 
+// A topic that is halted for a blocked event, while a comparison is under way, stays halted when that ends with another
+// strategy.
+func TestDispatcher_GoingOverEndsNoHalt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, memstore.Config{}, membroker.Config{})
+		s.cfg.LeaseTTL, s.cfg.PublishTimeout = time.Second, time.Second
+		s.cfg.Retry.Exhausted = core.ExhaustedHalt
+		b := newAdopting(t, s.broker.Server(), 1)
+		b.SetScript(membroker.Always(membroker.RejectEvents(
+			&core.PublishError{Class: core.ClassPermanent, Scope: core.ScopeMessage, Err: errBoom}, "orders/a/2").After(500 * time.Millisecond)))
+		_, stop := s.run(s.store, b)
+		s.commit(s.message("orders", "a"))
+		wait(900 * time.Millisecond)
+		s.commit(s.message("orders", "a")) // under way when the agreement ends
+		wait(150 * time.Millisecond)
+		s.accept("orders", "g2")
+		s.commit(s.message("orders", "b")) // begins the comparison
+		wait(time.Minute)
+		if got := b.strategyOf("orders"); got != "g2" {
+			t.Errorf("the topic is published by %s", got)
+		}
+		if n := len(s.broker.Messages("orders")); n != 1 {
+			t.Errorf("%d messages, although the topic is halted after the first", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What the broker cannot go over to is refused as before.
 func TestDispatcher_RefusesWhatTheBrokerDoesNotAdopt(t *testing.T) {
 	t.Parallel()

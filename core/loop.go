@@ -225,11 +225,6 @@ func (l *loop) nextWake(now time.Time) time.Duration {
 			}
 		}
 	}
-	for _, a := range l.agreements {
-		if !a.checking && !a.agreed {
-			earlier(a.next)
-		}
-	}
 	for _, c := range l.circuits {
 		if !c.publishing && !l.stopping && !c.halted {
 			earlier(c.until)

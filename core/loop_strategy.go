@@ -131,15 +131,15 @@ func (l *loop) prepareAnew(outlet ordering.Outlet, a *agreement, adopted time.Ti
 		return
 	}
 	now := time.Now()
-	for _, n := range l.laneNumbers() {
-		l.lanes[n].gate.Pause(now, outlet)
-	}
+	l.pauseGates(now, outlet)
 	for _, c := range l.trialsOf(outlet) {
 		if !c.publishing { // its record may be among those
 			c.until = now
 		}
 	}
-	l.resume(now, outlet, l.circuits[outlet] != nil)
+	if c := l.circuits[outlet]; c == nil || !c.halted { // that one ends with the blocked event
+		l.resume(now, outlet, false)
+	}
 	a.checking, a.agreed = false, true
 }
 

@@ -68,6 +68,42 @@ func TestDispatcher_MutantsAreCaught(t *testing.T) {
 			From: "if ours == theirs {", To: "if true {",
 		},
 		{
+			Name: "an agreement holds longer than a lease", File: "loop_strategy.go", Test: "TrustsAnAgreement",
+			From: "began.Add(l.cfg.LeaseTTL)", To: "began.Add(2 * l.cfg.LeaseTTL)",
+		},
+		{
+			Name: "an agreement holds from the end of the comparison", File: "loop_strategy.go", Test: "TrustsAnAgreement",
+			From: "began.Add(l.cfg.LeaseTTL)", To: "began.Add(time.Since(began) + l.cfg.LeaseTTL)",
+		},
+		{
+			Name: "an agreement holds while the store is away", File: "loop_strategy.go", Test: "TrustsAnAgreement",
+			From: "l.compare(outlet, a, l.delay(l.cfg.Outage, failures))", To: "a.checking, a.agreed = false, failures > 0",
+		},
+		{
+			Name: "a fetch under way is forgotten when the strategy changes", File: "loop_strategy.go", Test: "PreparesAnew",
+			From: "if l.fetcher.busy && !l.fetcher.began.After(adopted) {", To: "if false {",
+		},
+		{
+			Name: "records in memory outlive a change of the strategy", File: "loop_strategy.go", Test: "PreparesAnew",
+			From: "\tl.pauseGates(now, outlet)\n", To: "",
+		},
+		{
+			Name: "the strategy changes under a call", File: "loop_strategy.go", Test: "PreparesAnew",
+			From: "l.publish.calls[outlet.Broker] > 0 && wait > 0 {", To: "false {",
+		},
+		{
+			Name: "a topic that is being switched is taken for misconfigured", File: "loop_strategy.go", Test: "TheStoreHas",
+			From: "s, ok := ParseSwitching(theirs); ok {", To: "s, _ := ParseSwitching(theirs); false {",
+		},
+		{
+			Name: "a topic stays paused after a change of the strategy", File: "loop_strategy.go", Test: "TheStoreHas|PreparesAnew",
+			From: "\t\tl.resume(now, outlet, false)\n", To: "\t\t_ = c\n",
+		},
+		{
+			Name: "a change of the strategy ends a halt", File: "loop_strategy.go", Test: "EndsNoHalt",
+			From: "c == nil || !c.halted {", To: "c == nil || true {",
+		},
+		{
 			Name: "shutdown does not wait for what is in flight", File: "loop.go", Test: "ShutdownFinishes",
 			From: "l.leases.busy || l.publish.total > 0 ||", To: "l.leases.busy ||",
 		},

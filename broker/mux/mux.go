@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	_ core.Multi         = (*Broker)(nil)
-	_ core.Topology      = (*Broker)(nil)
-	_ core.Fingerprinter = (*Broker)(nil)
+	_ core.Multi    = (*Broker)(nil)
+	_ core.Topology = (*Broker)(nil)
+	_ core.Adopter  = (*Broker)(nil)
 )
 
 // Config says which topic goes where.
@@ -212,4 +212,12 @@ func (b *Broker) Fingerprint(ctx context.Context, broker, destination string) (s
 		return one.Fingerprint(ctx, "", destination)
 	}
 	return "", nil
+}
+
+// Adopt asks the broker of that name; one that is no core.Adopter goes over to nothing.
+func (b *Broker) Adopt(ctx context.Context, broker, destination, fingerprint string) (bool, error) {
+	if one, ok := b.cfg.Brokers[broker].(core.Adopter); ok {
+		return one.Adopt(ctx, "", destination, fingerprint)
+	}
+	return false, nil
 }

@@ -204,6 +204,101 @@ func TestBroker_TopologyGoesToTheTopicsBroker(t *testing.T) {
 	}
 }
 
+// adopter is a broker with a strategy that it can change.
+type adopter struct {
+	*membroker.Broker
+	asked, strategy string
+	err             error
+}
+
+func (a *adopter) Fingerprint(_ context.Context, broker, destination string) (string, error) {
+	a.asked = broker + "/" + destination
+	return a.strategy, a.err
+}
+
+func (a *adopter) Adopt(_ context.Context, broker, destination, fingerprint string) (bool, error) {
+	a.asked = broker + "/" + destination
+	a.strategy = fingerprint
+	return true, a.err
+}
+
+// Strategies are the business of the broker that is named, which knows nothing of names.
+func TestBroker_StrategiesAreOfTheBrokerThatIsNamed(t *testing.T) {
+	t.Parallel()
+	shards := &adopter{Broker: membroker.New(membroker.Config{}), strategy: "one"}
+	b, err := mux.New(mux.Config{
+		Brokers: map[string]core.Broker{"shards": shards, "plain": membroker.New(membroker.Config{})},
+		Routes:  []mux.Route{{Match: "*", Broker: "plain"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if adopted, err := b.Adopt(t.Context(), "shards", "orders", "two"); !adopted || err != nil || shards.asked != "/orders" {
+		t.Errorf("Adopt: %t, %v; asked for %s", adopted, err, shards.asked)
+	}
+	if got, err := b.Fingerprint(t.Context(), "shards", "bills"); got != "two" || err != nil || shards.asked != "/bills" {
+		t.Errorf("Fingerprint: %q, %v; asked for %s", got, err, shards.asked)
+	}
+	for _, other := range []string{"plain", "unknown"} {
+		if adopted, err := b.Adopt(t.Context(), other, "orders", "three"); adopted || err != nil {
+			t.Errorf("Adopt of %s: %t, %v", other, adopted, err)
+		}
+		if got, err := b.Fingerprint(t.Context(), other, "orders"); got != "" || err != nil {
+			t.Errorf("Fingerprint of %s: %q, %v", other, got, err)
+		}
+	}
+	shards.err = errors.New("away")
+	if _, err := b.Adopt(t.Context(), "shards", "orders", "three"); !errors.Is(err, shards.err) {
+		t.Errorf("Adopt while the broker is away: %v", err)
+	}
+}
+
+// A topic of the second broker is sent once and marked, and not sent again however long one looks.
+func TestField_058_TheSecondBrokerIsMarkedToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, err := memstore.New(memstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := membroker.New(membroker.Config{}), membroker.New(membroker.Config{})
+		b, err := mux.New(mux.Config{
+			Brokers: map[string]core.Broker{"first": first, "second": second},
+			Routes:  []mux.Route{{Match: "jobs", Broker: "second"}, {Match: "*", Broker: "first"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx := store.Begin()
+		if _, err := tx.Enqueue(t.Context(), core.Message{
+			EventID: "1", Topic: "jobs", AggregateType: "job", AggregateID: "1", EventType: "created",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		d, err := core.NewDispatcher(store, b, core.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx) }()
+		wait(time.Minute)
+		if n, other := len(second.Messages("jobs")), len(first.Messages("jobs")); n != 1 || other != 0 {
+			t.Errorf("sent %d times, and %d times to the other broker", n, other)
+		}
+		if row, _ := store.Row("1"); row.State != memstore.Published {
+			t.Errorf("the row is %s", row.State)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func Example() {
 	events, jobs := membroker.New(membroker.Config{}), membroker.New(membroker.Config{})
 	b, err := mux.New(mux.Config{

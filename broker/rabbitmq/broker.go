@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/ordering"
 )
 
 var (
@@ -22,11 +23,12 @@ var (
 // Broker publishes to a RabbitMQ server or cluster over one connection of its own. All methods are safe for concurrent
 // use.
 type Broker struct {
-	config    Config
-	connector connector
-	slots     chan struct{} // one for each call that may be in progress
-	frameMax  atomic.Int64  // as negotiated with the last connection
-	returned  atomic.Uint64
+	config     Config
+	connector  connector
+	slots      chan struct{} // one for each call that may be in progress
+	frameMax   atomic.Int64  // as negotiated with the last connection
+	returned   atomic.Uint64
+	strategies strategies
 
 	stopped context.Context // ends the calls in progress when Close cannot wait any longer
 	stop    context.CancelFunc
@@ -82,10 +84,11 @@ func New(conn *amqp.Connection, config Config) (*Broker, error) {
 
 func newBroker(config Config, dial func(context.Context) (*link, error), tasks *sync.WaitGroup) *Broker {
 	b := &Broker{
-		config:    config,
-		connector: connector{dial: dial, tasks: tasks, turn: make(chan struct{}, 1)},
-		slots:     make(chan struct{}, config.Channels),
-		idle:      make(chan struct{}),
+		config:     config,
+		connector:  connector{dial: dial, tasks: tasks, turn: make(chan struct{}, 1)},
+		slots:      make(chan struct{}, config.Channels),
+		idle:       make(chan struct{}),
+		strategies: strategies{configured: config.Strategy, adopted: map[string]ordering.Shards{}},
 	}
 	b.frameMax.Store(int64(config.FrameMax))
 	b.stopped, b.stop = context.WithCancel(context.Background())

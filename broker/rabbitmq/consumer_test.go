@@ -46,6 +46,16 @@ func (j *journal) handle(_ context.Context, d rabbitmq.Delivery) error {
 	return nil
 }
 
+// expect says how many events there are, once that is known.
+func (j *journal) expect(want int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.want = want
+	if len(j.seen) == want {
+		close(j.done)
+	}
+}
+
 // wait waits until all events were seen.
 func (j *journal) wait(t *testing.T) {
 	t.Helper()

@@ -44,8 +44,10 @@
 // # Another number of shards or queues
 //
 // Both are fixed within one generation of ordering.Shards. [Resharding] moves a topic to the next generation while
-// consumers are running: publishing is paused for a moment, a fence is sent to each of the old queues, and publishing
-// goes on to the new ones. Consumers of the new generation first handle the rest of the old one, up to the fences.
+// dispatchers and consumers are running: publishing rests for a while, the old queues lose their bindings and get a
+// fence each, and publishing goes on to the new ones. All dispatchers are led by the fingerprint that their store keeps
+// for the topic, and go over by [Broker.Adopt]. Consumers of the new generation first handle the rest of the old one, up
+// to the fences.
 //
 // # Limits
 //
@@ -64,8 +66,8 @@
 //
 // # Server settings
 //
-// Rights: write on the exchanges, configure on "outbox.publisher.*"; for Declare, Verify and Consume what they make and
-// read, and write on the default exchange (amq.default) for consumers that meet fences. RabbitMQ 3.10 or newer (dead
+// Rights: write on the exchanges, configure on "outbox.publisher.*"; for Declare, Verify, Fence and Consume what they
+// make, bind and read, and write on the default exchange (amq.default) for who sends fences or meets them. RabbitMQ 3.10 or newer (dead
 // letters are kept with x-dead-letter-strategy at-least-once). A max_message_size below Config.MaxMessageBytes and
 // queue length limits without overflow reject-publish, which drop the oldest messages, are to be avoided.
 package rabbitmq

@@ -2,7 +2,6 @@ package rabbitmq_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -11,7 +10,10 @@ import (
 	"github.com/go-outbox/outbox/broker/rabbitmq"
 	"github.com/go-outbox/outbox/core"
 	"github.com/go-outbox/outbox/ordering"
+	"github.com/go-outbox/outbox/store/memstore"
 )
+
+var _ = consumeNext // compiled, and shown in docs/resharding.md
 
 func ExampleParseURL() {
 	config, err := rabbitmq.ParseURL("rabbitmq://outbox:secret@rabbit-1,rabbit-2/shop?shards=64&groups=billing:4,audit")
@@ -78,30 +80,68 @@ func ExampleConsume() {
 
 // Moving a topic to more shards, and its group to more queues, while everything is running.
 func ExampleResharding() {
-	ctx := context.Background()
+	if err := reshard(context.Background(), memoryStore()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// reshard moves the topic "orders" from 64 shards to 256, and its group "billing" from 4 queues to 16.
+func reshard(ctx context.Context, store core.FingerprintKeeper) error {
 	config, err := rabbitmq.ParseURL(os.Getenv("RABBITMQ_URL") + "?shards=64&groups=billing:4")
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	from, err := rabbitmq.Open(ctx, config)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
+	defer from.Close(ctx) //nolint:errcheck // no call is in progress
+
 	config.Strategy = ordering.Shards{Count: 256, Generation: 2}
 	config.Groups = map[string][]rabbitmq.Group{"orders": {{Name: "billing", Queues: 16}}}
 	to, err := rabbitmq.Open(ctx, config)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	err = rabbitmq.Resharding{
-		Topic: "orders", Old: from, New: to,
-		Pause:  func(context.Context) error { return nil }, // stop all dispatchers of the topic
-		Switch: func(context.Context) error { return nil }, // start them with the strategy of New
-	}.Run(ctx)
-	if errors.Is(err, rabbitmq.ErrFenced) {
-		log.Fatal("leave the dispatchers stopped and run it again: ", err)
+	defer to.Close(ctx) //nolint:errcheck // no call is in progress
+
+	return rabbitmq.Resharding{Topic: "orders", Old: from, New: to, Store: store}.Run(ctx)
+}
+
+// consumeNext is a consumer of the new generation. It first handles the rest of the old one, up to the fences.
+func consumeNext(ctx context.Context, handle rabbitmq.Handler) error {
+	config, err := rabbitmq.ParseURL(os.Getenv("RABBITMQ_URL") + "?shards=256&generation=2&groups=billing:16")
+	if err != nil {
+		return err
 	}
+	return rabbitmq.Consume(ctx, rabbitmq.ConsumerConfig{
+		Server: config, Topic: "orders", Group: "billing", PreviousQueues: 4,
+	}, handle)
+}
+
+// Another strategy than the one that the dispatchers publish by, decided by a person: "" is the name of the broker,
+// where there is only one.
+func Example_acceptFingerprint() {
+	ctx, store := context.Background(), memoryStore()
+	remembered, err := store.Fingerprint(ctx, "", "orders", ordering.Shards{}.Fingerprint())
 	if err != nil {
 		log.Fatal(err)
 	}
+	fmt.Println("published by", remembered)
+	if err := store.AcceptFingerprint(ctx, "", "orders", ordering.None{}.Fingerprint()); err != nil {
+		log.Fatal(err)
+	}
+	remembered, err = store.Fingerprint(ctx, "", "orders", "")
+	fmt.Println("published by", remembered, err)
+	// Output:
+	// published by shards/v1:256:g1
+	// published by none/v1 <nil>
+}
+
+func memoryStore() *memstore.Store {
+	store, err := memstore.New(memstore.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return store
 }

@@ -172,6 +172,8 @@ func TestField_024_025_087_OnANodeOfItsOwn(t *testing.T) {
 		{"Field_024_SurvivesARestart", n.testPersistent},
 		{"Field_025_TopologyMissingAfterARestart", n.testMissingTopology},
 		{"RestartAndClosedConnectionsInTheMiddle", n.testRestartInTheMiddle},
+		{"RestartUnderADispatcher", n.testRestartUnderADispatcher},
+		{"Field_025_ADispatcherWaitsForTheTopology", n.testMissingTopologyUnderADispatcher},
 	} {
 		t.Run(c.name, c.run)
 	}
@@ -256,23 +258,7 @@ func (n *node) testPersistent(t *testing.T) {
 func (n *node) testMissingTopology(t *testing.T) {
 	s := n.attach(t)
 	topic := s.name(t)
-	declare := func() {
-		s.with(t, func(ch *amqp.Channel) error {
-			if _, err := ch.QueueDeclare(logOf(topic), false, false, false, false, nil); err != nil {
-				return err
-			}
-			for shard := range shards.Count {
-				if err := ch.QueueBind(logOf(topic), shards.Token(shard), topic, false, nil); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	s.with(t, func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclare(topic, amqp.ExchangeDirect, true, false, false, false, nil)
-	})
-	declare()
+	s.declareTransient(t, topic)
 	b := open(t, n.config())
 	deliver(t, b, spread(topic, 5)...)
 	n.restart(t)
@@ -281,9 +267,28 @@ func (n *node) testMissingTopology(t *testing.T) {
 	for _, r := range publish(t, b, records...) {
 		wantError(t, r, core.OutcomeRejected, core.ClassMisconfigured, core.ScopeDestination, "NO_ROUTE")
 	}
-	declare()
+	s.declareTransient(t, topic)
 	deliver(t, b, records...)
 	s.wantLog(t, topic, records...)
+}
+
+// declareTransient makes an exchange, and a log that a restart of the server deletes.
+func (s *server) declareTransient(t *testing.T, topic string) {
+	t.Helper()
+	s.with(t, func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(topic, amqp.ExchangeDirect, true, false, false, false, nil); err != nil {
+			return err
+		}
+		if _, err := ch.QueueDeclare(logOf(topic), false, false, false, false, nil); err != nil {
+			return err
+		}
+		for shard := range shards.Count {
+			if err := ch.QueueBind(logOf(topic), shards.Token(shard), topic, false, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // The server restarts and closes all connections while messages of some keys are published, as a dispatcher does, and

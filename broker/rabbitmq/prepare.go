@@ -36,7 +36,7 @@ func publicationOf(p *core.Prepared) *publication {
 // names and properties of more than 255 bytes, headers that RabbitMQ reads itself (CC, BCC, x-death), headers that do
 // not fit into one frame, payloads larger than Config.MaxMessageBytes.
 func (b *Broker) Prepare(r *core.Record) (core.Prepared, error) {
-	route, err := b.config.Strategy.Route(ordering.Input{
+	route, err := b.strategies.of(r.Topic).Route(ordering.Input{
 		Topic: r.Topic, AggregateType: r.AggregateType, AggregateID: r.AggregateID, EventID: r.EventID,
 	})
 	if err != nil {

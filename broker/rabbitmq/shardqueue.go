@@ -114,20 +114,7 @@ func (q *shardQueue) passFence(ctx context.Context, l *link, d *amqp.Delivery) e
 	fence := amqp.Publishing{
 		Headers: d.Headers, DeliveryMode: amqp.Persistent, MessageId: d.MessageId, Type: d.Type, Timestamp: d.Timestamp,
 	}
-	err := l.withChannel(ctx, func(ch *amqp.Channel) error {
-		if err := ch.Confirm(false); err != nil {
-			return err
-		}
-		confirm, err := ch.PublishWithDeferredConfirm("", q.name, true, false, fence) // to this queue alone
-		if err != nil {
-			return err
-		}
-		if ok, err := confirm.WaitContext(ctx); err != nil || !ok {
-			return errors.Join(errNack, err)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := l.publishTo(ctx, q.name, fence); err != nil {
 		q.ended = false
 		return fmt.Errorf("renew the fence of queue %q: %w", q.name, err)
 	}

@@ -127,6 +127,15 @@ func layoutOf(strategy ordering.Strategy) (layout, error) {
 	}
 }
 
+// tokensOf are the routing keys of one queue of a group.
+func (l layout) tokensOf(g Group, n int) []string {
+	var tokens []string
+	for shard := n; shard < len(l.tokens); shard += g.Queues {
+		tokens = append(tokens, l.tokens[shard])
+	}
+	return tokens
+}
+
 // groupObjects returns what one group needs.
 func groupObjects(topic, exchange string, g Group, l layout) []object {
 	var objects []object
@@ -142,12 +151,8 @@ func groupObjects(topic, exchange string, g Group, l layout) []object {
 	}
 	for n := range g.Queues {
 		queue := QueueName(topic, g.Name, l.generation, n)
-		var tokens []string
-		for shard := n; shard < len(l.tokens); shard += g.Queues {
-			tokens = append(tokens, l.tokens[shard])
-		}
 		objects = append(objects, queueObject(topic, queue, queueArguments(g, l, n, dead)),
-			bindingsObject(topic, exchange, queue, tokens))
+			bindingsObject(topic, exchange, queue, l.tokensOf(g, n)))
 	}
 	return objects
 }
