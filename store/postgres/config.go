@@ -61,13 +61,16 @@ type Config struct {
 	AfterPublish AfterPublish
 	// Payload is JSONB, JSON or Bytes; empty means JSONB. It must be what the table was created with.
 	Payload Payload
+	// Partitioned keeps the outbox in a partition for each month (UTC) of created_at, so that [Store.Purge] drops months
+	// instead of deleting rows. It must be what the table was created with; the package comment says what it costs.
+	Partitioned bool
 	// StrictOrder makes Enqueue serialise the writers of one aggregate by a lock that lasts until the transaction
 	// ends. Needed only where they are not serialised already by a lock or a version check on the aggregate's row:
 	// without either, the order of two concurrent transactions is not defined by anything.
 	StrictOrder bool
 	// Pooler says that connections lead to a pooler in transaction mode (PgBouncer): then no named prepared statements
-	// are used, and nothing listens for notifications. Open finds PgBouncer out by itself. For New it only turns off
-	// listening: set default_query_exec_mode=exec on the pool.
+	// are used, and nothing listens for notifications. A Store that Open made finds PgBouncer out by itself when it first
+	// connects. For New it only turns off listening: set default_query_exec_mode=exec on the pool.
 	Pooler bool
 	// NoListen turns off the connection that waits for notifications; events of other processes are then found by
 	// polling once a second at least.
@@ -147,5 +150,5 @@ func (c Config) Validate() error {
 }
 
 func (c Config) names() names {
-	return names{schema: c.Schema, table: c.Table, payload: c.Payload, lanes: c.Lanes}
+	return names{schema: c.Schema, table: c.Table, payload: c.Payload, lanes: c.Lanes, partitioned: c.Partitioned}
 }

@@ -20,6 +20,7 @@ func TestConformance(t *testing.T) {
 		"bytes":   {Payload: postgres.Bytes, Table: `odd "name" 'here' \`, Lanes: 1},
 		"delete":  {AfterPublish: postgres.Delete, Lanes: 16},
 		"archive": {AfterPublish: postgres.Archive, Lanes: 16},
+		"months":  {Partitioned: true, Lanes: 16, StrictOrder: true, Table: `odd "name" 'here' \`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,6 +39,7 @@ func harness(cfg postgres.Config) storetest.Harness {
 		Waker:             true,
 		Migrator:          true,
 		FingerprintKeeper: true,
+		DeadLetters:       true,
 		Tables: func(t testing.TB) storetest.Tables {
 			t.Helper()
 			k := newTables(t, cfg)
@@ -92,6 +94,10 @@ func (k *kitTables) tables() storetest.Tables {
 			t.Helper()
 			execSQL(t, k.admin, `UPDATE {outbox_members} SET expires_at = now() WHERE member = $1`, member)
 		},
+		Purge: func(ctx context.Context) error {
+			_, err := k.admin.Purge(ctx, 0, 0)
+			return err
+		},
 	}
 }
 
@@ -110,7 +116,8 @@ func (k *kitTables) begin(ctx context.Context) (storetest.Tx, error) {
 func (k *kitTables) row(t testing.TB, eventID string) (row storetest.Row, found bool) {
 	t.Helper()
 	query := k.admin.SQL(`SELECT
-		CASE WHEN dlq THEN 'parked' WHEN published_at IS NOT NULL THEN 'published' ELSE 'pending' END,
+		CASE WHEN discarded_at IS NOT NULL THEN 'discarded' WHEN dlq THEN 'parked'
+			WHEN published_at IS NOT NULL THEN 'published' WHEN next_attempt_at = 'infinity' THEN 'blocked' ELSE 'pending' END,
 		attempt_count, coalesce(last_error, '') FROM {outbox} WHERE event_id = $1`)
 	err := k.admin.Pool().QueryRow(t.Context(), query, eventID).Scan(&row.State, &row.Attempts, &row.Reason)
 	if errors.Is(err, pgx.ErrNoRows) {

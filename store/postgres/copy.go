@@ -10,8 +10,9 @@ import (
 )
 
 // EnqueueCopy writes many messages by COPY, the fastest way in: worth it from some hundred messages on. It is for fresh
-// events only: an event id that is there already is an error, and ends the transaction, as any error of COPY does. What
-// can be checked is checked before anything is sent, as in Enqueue.
+// events only: an event id that is there already is an error that names it, and ends the transaction, as any error of COPY
+// does (in a partitioned outbox it is written a second time). What can be checked is checked before anything is sent, as
+// in Enqueue.
 func (s *Store) EnqueueCopy(ctx context.Context, tx pgx.Tx, messages ...core.Message) ([]string, error) {
 	if tx == nil {
 		return noTransaction{}.Enqueue(ctx)
@@ -21,7 +22,7 @@ func (s *Store) EnqueueCopy(ctx context.Context, tx pgx.Tx, messages ...core.Mes
 		return nil, fmt.Errorf("postgres: copy: %w", err)
 	}
 	rows := newMessageArrays(valid)
-	if keys := s.orderKeys(valid); len(keys) > 0 {
+	if keys := s.lockKeys(nil, valid); len(keys) > 0 {
 		if _, err := tx.Exec(ctx, s.queries.lockKeys, keys); err != nil {
 			return nil, fmt.Errorf("postgres: copy: %w", s.explainEnqueue(err))
 		}

@@ -45,7 +45,7 @@
 // A dispatcher holds lanes; a lane's lease lasts as long as its owner's membership, which one small UPDATE renews. All
 // times are the server's. A settle is one transaction in one round trip: it locks the rows of its lanes, so that nobody
 // takes them meanwhile, and writes all results. No session state is used but for LISTEN, so that poolers in transaction
-// mode work; [Open] notices PgBouncer and then uses no prepared statements.
+// mode work; a Store that [Open] made notices PgBouncer and then uses no prepared statements.
 //
 // An idle dispatcher asks the trigger of the table, by a row in outbox_sleepers, to notify; while events flow nothing is
 // notified, as a NOTIFY in every transaction would halve the rate of commits. Where max_prepared_transactions is above 0
@@ -53,6 +53,20 @@
 //
 // Every statement is within an explicit READ COMMITTED transaction and all names are qualified, so that neither
 // default_transaction_isolation nor search_path matters. Fetches use SET LOCAL to stay on their indexes.
+//
+// # Months
+//
+// Config.Partitioned keeps the outbox in a partition for each month, so that old rows go by DROP TABLE, which leaves
+// nothing to vacuum. Migrate makes the partitions of this month and the next two, and dispatchers go on with that; where
+// none has run for so long, enqueuing fails and the error says what to call. [Store.Purge] drops months that are over.
+// Keep few of them: a fetch looks into each.
+//
+// A unique index of such a table must contain created_at, so that none keeps an event id from coming again. Enqueue looks
+// for the id, under a lock until the end of the transaction for each id that the caller chose, and behaves as usual in
+// READ COMMITTED transactions; plain SQL and [Store.EnqueueCopy] may write an id twice.
+//
+// To move from a plain outbox, migrate a second one under another Table, let the applications enqueue there, let the
+// dispatchers of the first one run until it is empty, and only then start those of the second: so the order is kept.
 //
 // # Settings
 //
@@ -62,8 +76,9 @@
 //	Lanes         64; fixed when the table is created
 //	AfterPublish  mark (keep the row), archive (move it to a table with a partition for each month) or delete
 //	Payload       jsonb, json (byte for byte) or bytea (anything); fixed when the table is created
+//	Partitioned   false; fixed when the table is created
 //	StrictOrder   false
-//	Pooler        false; Open finds out
+//	Pooler        false; found out on the first connection
 //	NoListen      false
 //	Sweep         5m
 package postgres

@@ -81,7 +81,7 @@ func (e *enqueuer) Enqueue(ctx context.Context, messages ...core.Message) ([]str
 		return nil, nil
 	}
 	rows := newMessageArrays(valid)
-	written, err := e.tx.insert(ctx, e.store.queries, e.store.orderKeys(valid), rows)
+	written, err := e.tx.insert(ctx, e.store.queries, e.store.lockKeys(messages, valid), rows)
 	if err == nil && written < int64(len(valid)) {
 		err = e.checkExisting(ctx, valid, rows.eventIDs)
 	}

@@ -20,7 +20,12 @@ const (
 	notInRecovery      = "55000"
 	unknownStatement   = "26000"
 	duplicateStatement = "42P05"
-	noPartition        = "23514"
+	checkViolation     = "23514"
+	uniqueViolation    = "23505"
+	noSuchConstraint   = "42P10"
+	lockNotAvailable   = "55P03"
+
+	insufficientPrivilege = "42501"
 )
 
 // explain adds what a person can do about a database error, and drops connections to a server that has become a
@@ -48,8 +53,24 @@ func (s *Store) explain(err error) error {
 			"default_query_exec_mode=exec in the DSN of a pool given to New: %w", err)
 	case wrongType:
 		return fmt.Errorf("is Config.Payload (%s) what the table was created with: %w", s.cfg.Payload, err)
-	case noPartition:
-		s.archiveUntil.Store(0)
+	case noSuchConstraint:
+		return fmt.Errorf("is Config.Partitioned (%t) what the table was created with: %w", s.cfg.Partitioned, err)
+	case uniqueViolation:
+		if pg.ConstraintName == s.cfg.names().prefixed("outbox_event_id") {
+			return fmt.Errorf("%w (%s)", err, pg.Detail) // names the event id
+		}
+	case checkViolation:
+		return s.explainCheck(pg, err)
 	}
 	return err
+}
+
+// explainCheck tells a row without a partition from one that breaks a constraint, which has a name.
+func (s *Store) explainCheck(pg *pgconn.PgError, err error) error {
+	if pg.ConstraintName != "" {
+		return err
+	}
+	s.monthsUntil.Store(0)
+	return fmt.Errorf("no partition takes the row; dispatchers make them two months ahead, by hand it is "+
+		"SELECT %s(now()): %w", s.cfg.names().qualified("outbox_month"), err)
 }

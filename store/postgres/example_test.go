@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -125,14 +126,14 @@ func ExampleStore_Requeue() {
 		panic(err)
 	}
 
-	dead, err := store.DeadLetters(ctx, 0, 100)
+	dead, err := store.ListDead(ctx, core.DeadLetterFilter{}, 0, 100)
 	if err != nil {
 		panic(err)
 	}
 	for _, d := range dead {
 		fmt.Println("parked:", d.Reason)
 	}
-	n, err := store.Requeue(ctx, dead[0].EventID)
+	n, err := store.Requeue(ctx, dead[0].Record.EventID)
 	fmt.Println("requeued:", n, err)
 	// Output:
 	// parked: too large
@@ -165,4 +166,28 @@ func ExampleStore_Migrations() {
 	// 1 CREATE TABLE "Sales-EU"."events_fingerprints" (
 	// 1 CREATE TABLE "Sales-EU"."events_sleepers" (
 	// 2 CREATE TABLE "Sales-EU"."events_archive" (
+}
+
+// Old events go by the month: months that are over are dropped, which leaves nothing to vacuum.
+func ExampleStore_Purge() {
+	if noServer() {
+		fmt.Println("purged: 0 <nil>")
+		return
+	}
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, postgres.Config{
+		DSN: os.Getenv("OUTBOX_TEST_POSTGRES_URL"), Table: "example_purge", Partitioned: true, Logger: quiet(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = store.Close() }()
+	if _, err := store.Migrate(ctx, len(store.Migrations())); err != nil {
+		panic(err)
+	}
+	defer func() { _, _ = store.Migrate(ctx, 0) }()
+
+	n, err := store.Purge(ctx, 90*24*time.Hour, 0) // every night, say
+	fmt.Println("purged:", n, err)
+	// Output: purged: 0 <nil>
 }

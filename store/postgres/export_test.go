@@ -15,6 +15,9 @@ func (s *Store) RowsSQL() string      { return s.queries.rows }
 func (s *Store) HeadsSQL() string     { return s.queries.heads }
 func (s *Store) PublishedSQL() string { return s.queries.published }
 
+// LastIDSQL is the expression that fetches and settles read the last id with.
+func (s *Store) LastIDSQL() string { return s.SQL(lastIDSQL) }
+
 // SetLongestSleep sets how long a sleep may last while somebody listens.
 func (s *Store) SetLongestSleep(d time.Duration) { s.waker.longest = d }
 
@@ -23,6 +26,9 @@ func (s *Store) Listening() bool { return s.waker.live.Load() }
 
 // Deep reports whether the next sleep is a long one that a notification ends.
 func (s *Store) Deep(ctx context.Context) bool { return s.waker.prepare(ctx) == s.waker.longest }
+
+// PoolerFound reports whether a pooler was configured or noticed.
+func (s *Store) PoolerFound() bool { return s.pooler.there.Load() }
 
 // Config returns what the store was made with.
 func (s *Store) Config() Config { return s.cfg }
@@ -41,3 +47,21 @@ func (s *Store) LowestMark() int64 {
 
 // OrderKey is the lock of a message's aggregate under StrictOrder.
 func (s *Store) OrderKey(m core.Message) int64 { return s.orderKeys([]core.Message{m})[0] }
+
+// LockKey is the advisory lock for a purpose.
+func (s *Store) LockKey(purpose string) int64 { return s.lockKey(purpose) }
+
+// EventKeys are the locks of event ids in a partitioned outbox.
+func (s *Store) EventKeys(ids ...string) []int64 {
+	var messages []core.Message
+	for _, id := range ids {
+		messages = append(messages, core.Message{EventID: id})
+	}
+	return s.eventKeys(messages)
+}
+
+// ReadOne runs a statement that must have a row.
+func (s *Store) ReadOne(ctx context.Context, query string) error {
+	var n int
+	return s.transact(ctx, step{sql: query, read: one(&n)})
+}

@@ -210,6 +210,10 @@ func (s *Store) end(req core.FetchRequest, f *cursor.Fetch, p *page) core.Batch 
 		s.cursor.Sample(time.Now(), p.reply.Origin, p.reply.Last, p.xid)
 	}
 	s.mu.Unlock()
+	if f.Replaced != "" {
+		s.cfg.Logger.Warn("the database is another one than before, or in an earlier state: reading anew",
+			"table", s.cfg.Table, "evidence", f.Replaced)
+	}
 	batch := core.Batch{Lanes: make([]core.LaneBatch, len(req.Lanes))}
 	place := make(map[int]*core.LaneBatch, len(req.Lanes))
 	for i := range req.Lanes {

@@ -133,7 +133,7 @@ func TestField_154_TopicNames(t *testing.T) {
 		m.settle(core.StatusParked, r)
 	}
 	equal(t, "topics", got, topics)
-	dead, err := s.DeadLetters(t.Context(), 0, 10)
+	dead, err := s.ListDead(t.Context(), core.DeadLetterFilter{}, 0, 10)
 	if err != nil || len(dead) != len(topics) {
 		t.Errorf("%d dead letters (%v), want %d", len(dead), err, len(topics))
 	}

@@ -135,12 +135,12 @@ func TestField_102_TransactionPooler(t *testing.T) {
 		cfg := s.Config()
 		cfg.DSN = url
 		pooled := openConfig(t, cfg)
-		if !pooled.Config().Pooler {
-			t.Error("the pooler was not noticed")
-		}
 		first = dispatch(t, pooled, b)
 		for n := range 500 {
 			enqueue(t, pooled, message(fmt.Sprint("a", n%20), fmt.Sprintf("%p.%d", first, n)))
+		}
+		if !pooled.PoolerFound() {
+			t.Error("the pooler was not noticed")
 		}
 	}
 	first.await("all are delivered", func() bool { return len(delivered(b)) >= 1000 })

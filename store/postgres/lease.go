@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 // Lease is described at [core.Store]. One round trip.
 func (s *Store) Lease(ctx context.Context, req core.LeaseRequest) (core.Leases, error) {
-	s.archiveAhead(ctx)
+	s.monthsAhead(ctx)
 	var reply core.Leases
 	var lanes []int16
 	var epochs []int64
@@ -61,26 +60,4 @@ func leaseArrays(leases []core.Lease) (lanes []int16, epochs []int64) {
 		lanes[i], epochs[i] = int16(l.Lane), l.Epoch //nolint:gosec // lanes are few
 	}
 	return lanes, epochs
-}
-
-const (
-	// archiveEvery is how often the partitions of the archive are looked after; they are made a month ahead.
-	archiveEvery = time.Hour
-	// archiveTimeout bounds the wait for the lock that a new partition takes; leases must not wait for it.
-	archiveTimeout = time.Second
-)
-
-// archiveAhead makes the next partition of the archive in good time. When that fails there is a month to try again.
-func (s *Store) archiveAhead(ctx context.Context) {
-	now := time.Now().Unix()
-	if s.cfg.AfterPublish != Archive || now < s.archiveUntil.Load() {
-		return
-	}
-	s.archiveUntil.Store(now + int64(archiveEvery.Seconds()))
-	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
-	defer cancel()
-	if err := s.transact(ctx, step{sql: s.queries.archiveAhead}); err != nil && !errors.Is(err, core.ErrNotMigrated) {
-		s.cfg.Logger.Warn("the archive's partitions could not be looked after; next attempt in an hour",
-			"table", s.cfg.Table, "error", err)
-	}
 }

@@ -18,15 +18,18 @@ const (
 	reconnectMost  = 10 * time.Second
 )
 
-// errNoNotifications ends the listener for good.
-var errNoNotifications = errors.New("the server allows prepared transactions, which cannot notify")
+// These end the listener for good.
+var (
+	errPrepared = errors.New("the server allows prepared transactions, which cannot notify")
+	errPooler   = errors.New("a pooler in transaction mode passes no notifications on")
+)
 
 // listen starts the listener, once.
 func (w *waker) listen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.store
-	if w.started || s.cfg.NoListen || s.cfg.Pooler || s.closing.Err() != nil {
+	if w.started || s.cfg.NoListen || s.closing.Err() != nil {
 		return
 	}
 	w.started = true
@@ -44,7 +47,7 @@ func (w *waker) run() {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, errNoNotifications):
+		case errors.Is(err, errPrepared) || errors.Is(err, errPooler):
 			log.Info("not listening for new events, polling instead", "reason", err)
 			return
 		}
@@ -102,6 +105,9 @@ func (w *waker) connect(ctx context.Context) (*pgx.Conn, error) {
 			return nil, err
 		}
 	}
+	if w.store.pooler.there.Load() {
+		return nil, errPooler
+	}
 	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
 	if err != nil {
 		return nil, err
@@ -109,7 +115,7 @@ func (w *waker) connect(ctx context.Context) (*pgx.Conn, error) {
 	var prepared string
 	err = conn.QueryRow(ctx, `SHOW max_prepared_transactions`).Scan(&prepared)
 	if err == nil && prepared != "0" {
-		err = errNoNotifications
+		err = errPrepared
 	}
 	if err == nil {
 		_, err = conn.Exec(ctx, `LISTEN `+quote(w.store.cfg.names().channel()))

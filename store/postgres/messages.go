@@ -57,7 +57,29 @@ func headersText(headers map[string]string) string {
 	return string(text)
 }
 
-// orderKeys are the locks that Config.StrictOrder takes, in the order in which all transactions take them.
+// lockKeys are the locks that Enqueue takes, in the order in which all transactions take them.
+func (s *Store) lockKeys(given, valid []core.Message) []int64 {
+	keys := append(s.orderKeys(valid), s.eventKeys(given)...)
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// eventKeys keep two transactions from enqueuing an event id at the same time where no unique index does. Ids that are
+// made up for the message are not there yet.
+func (s *Store) eventKeys(messages []core.Message) (keys []int64) {
+	if !s.cfg.Partitioned {
+		return nil
+	}
+	table := s.lockKey("event")
+	for i := range messages {
+		if id := messages[i].EventID; id != "" {
+			keys = append(keys, table^int64(ordering.Hash("event", id))) //nolint:gosec // 60 bits
+		}
+	}
+	return keys
+}
+
+// orderKeys are the locks of aggregates that Config.StrictOrder takes.
 func (s *Store) orderKeys(messages []core.Message) []int64 {
 	if !s.cfg.StrictOrder {
 		return nil
@@ -67,6 +89,5 @@ func (s *Store) orderKeys(messages []core.Message) []int64 {
 	for i := range messages {
 		keys[i] = table ^ int64(ordering.Hash(messages[i].AggregateType, messages[i].AggregateID)) //nolint:gosec // 60 bits
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	return keys
 }

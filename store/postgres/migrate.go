@@ -19,6 +19,10 @@ var (
 	outboxUp string
 	//go:embed migrations/0001_outbox.down.sql
 	outboxDown string
+	//go:embed migrations/0001_months.up.sql
+	monthsUp string
+	//go:embed migrations/0001_months.down.sql
+	monthsDown string
 	//go:embed migrations/0002_archive.up.sql
 	archiveUp string
 	//go:embed migrations/0002_archive.down.sql
@@ -29,8 +33,12 @@ var (
 // [Store.SchemaVersion] and [Store.Migrate] know of their own steps only.
 func (s *Store) Migrations() []core.Migration {
 	n := s.cfg.names()
+	up, down := outboxUp, outboxDown
+	if s.cfg.Partitioned {
+		up, down = up+monthsUp, monthsDown+down
+	}
 	return []core.Migration{
-		{Version: 1, Name: "outbox", Up: n.sql(outboxUp), Down: n.sql(outboxDown)},
+		{Version: 1, Name: "outbox", Up: n.sql(up), Down: n.sql(down)},
 		{Version: 2, Name: "archive", Up: n.sql(archiveUp), Down: n.sql(archiveDown)},
 	}
 }
@@ -87,7 +95,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, all []core.Migration, ve
 		return nil, fmt.Errorf("the tables are at version %d, this release knows only %d; use a newer release",
 			current, len(all))
 	}
-	if err := s.checkPayloadType(ctx, tx); err != nil {
+	if err := s.checkTable(ctx, tx); err != nil {
 		return nil, err
 	}
 	steps, query, args := all[min(current, version):max(current, version)], appliedSQL, true
@@ -113,18 +121,29 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, all []core.Migration, ve
 	return steps, exec(ctx, tx, s.cfg.names().sql(dropMigrationsSQL))
 }
 
-// checkPayloadType refuses a configuration that does not fit the table.
-func (s *Store) checkPayloadType(ctx context.Context, tx pgx.Tx) error {
+// checkTable refuses a configuration that does not fit the table.
+func (s *Store) checkTable(ctx context.Context, tx pgx.Tx) error {
 	var payload Payload
-	err := tx.QueryRow(ctx, s.queries.payloadType, simple).Scan(&payload)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	var partitioned bool
+	err := tx.QueryRow(ctx, s.queries.tableType, simple).Scan(&payload, &partitioned)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
-	case err == nil && payload != s.cfg.Payload:
-		return &core.FieldError{Path: "Payload", Reason: fmt.Sprintf("the table was created with %s, not %s",
-			payload, s.cfg.Payload)}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	var faults []error
+	if payload != s.cfg.Payload {
+		faults = append(faults, &core.FieldError{
+			Path: "Payload", Reason: fmt.Sprintf("the table was created with %s, not %s", payload, s.cfg.Payload),
+		})
+	}
+	if partitioned != s.cfg.Partitioned {
+		faults = append(faults, &core.FieldError{
+			Path: "Partitioned", Reason: fmt.Sprintf("the table was created with %t, not %t", partitioned, s.cfg.Partitioned),
+		})
+	}
+	return errors.Join(faults...)
 }
 
 // simple sends a statement as text: several at once, and no prepared statement is left behind.

@@ -17,12 +17,14 @@ import (
 //	{'outbox_id_seq'}  the qualified name as a string literal
 //	{'ALTER TABLE outbox SET ...'} a statement on the table as a string literal
 //	{schema} {table} {channel} {payload} {lanes}
+//	{month} {storage} {vacuuming} {same_month} {old_month} {unknown}  what a partitioned outbox has otherwise, see months.go
 //
 // So every name is qualified and quoted, and no search_path matters.
 type names struct {
 	schema, table string
 	payload       Payload
 	lanes         int
+	partitioned   bool
 }
 
 var placeholder = regexp.MustCompile(`\{(['"]?)([A-Za-z_][A-Za-z_0-9 ,]*)(['"]?)\}`)
@@ -54,6 +56,9 @@ func (n names) sql(template string) string {
 			return n.element()
 		case "lanes":
 			return strconv.Itoa(n.lanes)
+		}
+		if text, ok := n.byMonth(name); ok {
+			return text
 		}
 		return n.qualified(name)
 	})

@@ -1,16 +1,21 @@
 package postgres
 
+import "github.com/go-outbox/outbox/core"
+
 // queries is the SQL of a store, with its names. See [names] for the braces.
 type queries struct {
-	lockKeys, insert, existing                        string
-	release, leave, join, take, dropMembers, leases   string
-	observe, rows, heads, xid, fence, forgetRewinds   string
-	prepareSettle, published, failed                  string
-	requeue, requeueArchived, purge, purgeArchived    string
-	remember, fingerprint, accept                     string
-	dead                                              string
-	sleep, wakeUp, version, archiveAhead, payloadType string
-	bytes                                             bool // payloads go as bytea
+	lockKeys, insert, existing                      string
+	release, leave, join, take, dropMembers, leases string
+	observe, rows, heads, xid, fence, forgetRewinds string
+	prepareSettle, published, failed                string
+	requeue, requeueArchived, monthOfArchived       string
+	purge, purgeArchived                            string
+	remember, fingerprint, accept                   string
+	dead                                            map[core.DeadLetterState]deadQueries
+	unblock, skipHead, purgeDiscarded               string
+	sleep, wakeUp, version, tableType               string
+	monthsAhead, archiveAhead                       string
+	bytes                                           bool // payloads go as bytea
 }
 
 func newQueries(n names, after AfterPublish) queries {
@@ -29,10 +34,12 @@ func newQueries(n names, after AfterPublish) queries {
 		forgetRewinds: n.sql(forgetRewindsSQL),
 		prepareSettle: n.sql(prepareSettleSQL), published: n.sql(published), failed: n.sql(failedSQL),
 		remember: n.sql(rememberSQL), fingerprint: n.sql(fingerprintSQL), accept: n.sql(acceptSQL),
-		requeue: n.sql(requeueSQL), requeueArchived: n.sql(requeueArchivedSQL), purge: n.sql(purgeSQL),
-		purgeArchived: n.sql(purgeArchivedSQL), dead: n.sql(deadSQL),
+		requeue: n.sql(requeueSQL), requeueArchived: n.sql(requeueArchivedSQL), monthOfArchived: n.sql(monthOfArchivedSQL),
+		purge: n.sql(purgeSQL), purgeArchived: n.sql(purgeArchivedSQL), dead: newDeadQueries(n),
+		unblock: n.sql(unblockSQL), skipHead: n.sql(skipHeadSQL), purgeDiscarded: n.sql(purgeDiscardedSQL),
 		sleep: n.sql(sleepSQL), wakeUp: n.sql(wakeUpSQL), version: n.sql(versionSQL),
-		archiveAhead: n.sql(`SELECT {outbox_archive_ahead}()`), payloadType: n.sql(payloadTypeSQL), bytes: n.payload == Bytes,
+		monthsAhead: n.sql(monthsAheadSQL), archiveAhead: n.sql(archiveAheadSQL), tableType: n.sql(tableTypeSQL),
+		bytes: n.payload == Bytes,
 	}
 }
 
@@ -62,8 +69,8 @@ INSERT INTO {outbox} (event_id, topic, aggregate_type, aggregate_id, event_type,
 SELECT m.event_id, m.topic, m.aggregate_type, m.aggregate_id, m.event_type, m.payload::{payload}, m.headers::jsonb
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::{element}[], $7::text[])
      WITH ORDINALITY AS m (event_id, topic, aggregate_type, aggregate_id, event_type, payload, headers, place)
-ORDER BY m.place
-ON CONFLICT (event_id) DO NOTHING`
+{unknown}ORDER BY m.place
+ON CONFLICT (event_id{month}) DO NOTHING`
 
 	existingSQL = `
 SELECT event_id, coalesce(topic, ''), aggregate_type, aggregate_id, event_type
@@ -123,8 +130,7 @@ ON CONFLICT (broker, destination) DO UPDATE SET fingerprint = excluded.fingerpri
 
 	requeueSQL = `
 WITH requeued AS (
-    UPDATE {outbox} SET published_at = NULL, dlq = false, attempt_count = 0, next_attempt_at = NULL, last_error = NULL,
-        first_failed_at = NULL, replay = replay + 1
+    UPDATE {outbox} SET ` + freshSQL + `, replay = replay + 1
     WHERE event_id = ANY ($1::text[]) RETURNING lane, id
 ), told AS (INSERT INTO {outbox_rewinds} (lane, id) SELECT lane, id FROM requeued ORDER BY id)
 SELECT count(*) FROM requeued`
@@ -139,20 +145,6 @@ WITH back AS (
     RETURNING lane, id
 ), told AS (INSERT INTO {outbox_rewinds} (lane, id) SELECT lane, id FROM requeued ORDER BY id)
 SELECT count(*) FROM requeued`
-
-	purgeSQL = `
-DELETE FROM {outbox} WHERE id IN (
-    SELECT id FROM {outbox} WHERE published_at < clock_timestamp() - $1::interval ORDER BY id LIMIT $2
-    FOR UPDATE SKIP LOCKED)`
-
-	purgeArchivedSQL = `
-DELETE FROM {outbox_archive} WHERE (id, published_at) IN (
-    SELECT id, published_at FROM {outbox_archive} WHERE published_at < clock_timestamp() - $1::interval
-    ORDER BY id LIMIT $2)`
-
-	deadSQL = `
-SELECT ` + recordSQL + `, b.{body}, ` + stateSQL + `, 0::bigint, coalesce(b.last_error, '')
-FROM {outbox} b WHERE b.dlq AND b.id > $1 ORDER BY b.id LIMIT $2`
 )
 
 // Waking up.
@@ -172,6 +164,7 @@ CREATE TABLE IF NOT EXISTS {outbox_migrations} (
 	versionSQL        = `SELECT coalesce(max(version), 0) FROM {outbox_migrations}`
 	appliedSQL        = `INSERT INTO {outbox_migrations} (version, name) VALUES ($1, $2)`
 	undoneSQL         = `DELETE FROM {outbox_migrations} WHERE version = $1`
-	payloadTypeSQL    = `
-SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass({'outbox'}) AND attname = 'payload'`
+	tableTypeSQL      = `
+SELECT format_type(a.atttypid, NULL), c.relkind = 'p' FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+WHERE c.oid = to_regclass({'outbox'}) AND a.attname = 'payload'`
 )

@@ -1,5 +1,10 @@
 package postgres
 
+// lastIDSQL is the last id drawn, 0 before the first. Not the sequence's last_value as a SELECT reads it: that takes no
+// lock, and while nextval writes its WAL record, every 32nd time, the value stands 32 higher. An id too high looks like a
+// server that went back when the next one is read, and makes a sample promise ids that are yet to be drawn.
+const lastIDSQL = `coalesce(pg_sequence_last_value({'outbox_id_seq'}::regclass), 0)`
+
 // originSQL names the server as it is now: another one after a restart, a failover or a restore. It fails on a standby.
 const originSQL = `('x' || substr(md5(left(pg_walfile_name(pg_current_wal_lsn()), 8) ||
     extract(epoch FROM pg_postmaster_start_time())), 1, 16))::bit(64)::bigint`
@@ -17,12 +22,12 @@ WITH held AS MATERIALIZED (
 )
 SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
-       ` + originSQL + `, q.last_value - (NOT q.is_called)::int,
+       ` + originSQL + `, ` + lastIDSQL + `,
        pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
        ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(s) x ORDER BY x),
        ARRAY(SELECT lane FROM held),
        ARRAY(SELECT seq FROM {outbox_rewinds} WHERE lane IN (SELECT lane FROM held) ORDER BY seq LIMIT 1000)
-FROM {outbox_id_seq} q, pg_current_snapshot() s`
+FROM pg_current_snapshot() s`
 
 	// xidSQL makes the transaction obtain its xid. As a sample it must come after observeSQL or prepareSettleSQL, and
 	// before anything that writes or locks.
@@ -39,8 +44,13 @@ FROM {outbox_id_seq} q, pg_current_snapshot() s`
 
 	recordSQL = `b.id, b.lane, b.event_id, coalesce(b.topic, ''), b.aggregate_type, b.aggregate_id, b.event_type`
 	stateSQL  = `b.headers, b.created_at, b.attempt_count, b.first_failed_at,
-       CASE WHEN b.next_attempt_at IS NULL THEN 0 ELSE (extract(epoch FROM
-            least(b.next_attempt_at, clock_timestamp() + interval '100 years') - clock_timestamp()) * 1000000)::bigint END, b.replay`
+       CASE WHEN b.next_attempt_at = 'infinity' THEN ` + neverSQL + `
+            WHEN b.next_attempt_at > clock_timestamp() THEN (extract(epoch FROM
+                least(b.next_attempt_at, clock_timestamp() + interval '100 years') - clock_timestamp()) * 1000000)::bigint
+            ELSE 0 END, b.replay`
+
+	// neverSQL is the delay of a blocked row, whose next attempt is at infinity.
+	neverSQL = `9223372036854775807`
 
 	// rowsSQL reads the rows of all lanes in one snapshot. Each lane brings its bounds ($1 lane, $2 mark, $3 gate); $4
 	// is the front, above which no lane was read before. Between mark and gate there is something to find only when one

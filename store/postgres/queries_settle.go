@@ -6,16 +6,16 @@ const (
 	// must not depend on how many rows there are to settle. It reads the first half of a sample.
 	prepareSettleSQL = `
 SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
-       ` + originSQL + `, q.last_value - (NOT q.is_called)::int
-FROM {outbox_id_seq} q`
+       ` + originSQL + `, ` + lastIDSQL
 
 	// settleableSQL finds the row that was read, and no other one that got its id, was sent again or is settled.
 	settleableSQL = `
-o.id = i.id AND o.event_id = i.event_id AND o.replay = i.replay AND o.published_at IS NULL AND NOT o.dlq
+o.id = i.id{same_month} AND o.event_id = i.event_id AND o.replay = i.replay AND o.published_at IS NULL AND NOT o.dlq
     AND o.lane = ANY (ARRAY(` + leasedSQL + `)) AND i.origin = (SELECT ` + originSQL + `)`
 
 	settledSQL = `
-FROM unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[]) AS i (id, event_id, replay, origin)
+FROM unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[], $8::timestamptz[])
+    AS i (id, event_id, replay, origin, created_at)
 WHERE ` + settleableSQL
 
 	publishedSQL = `
@@ -25,13 +25,15 @@ WITH settled AS (
 
 	deletedSQL = `
 WITH settled AS (
-    DELETE FROM {outbox} o USING unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[]) AS i (id, event_id, replay, origin)
+    DELETE FROM {outbox} o USING unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[], $8::timestamptz[])
+    AS i (id, event_id, replay, origin, created_at)
     WHERE ` + settleableSQL + ` RETURNING o.id
 ) SELECT coalesce(array_agg(id), '{}') FROM settled`
 
 	archivedSQL = `
 WITH settled AS (
-    DELETE FROM {outbox} o USING unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[]) AS i (id, event_id, replay, origin)
+    DELETE FROM {outbox} o USING unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[], $8::timestamptz[])
+    AS i (id, event_id, replay, origin, created_at)
     WHERE ` + settleableSQL + ` RETURNING o.*
 ), archived AS (
     INSERT INTO {outbox_archive} (id, event_id, topic, aggregate_type, aggregate_id, event_type, payload, headers,
@@ -40,14 +42,15 @@ WITH settled AS (
         created_at, clock_timestamp(), attempt_count, last_error, first_failed_at, replay FROM settled
 ) SELECT coalesce(array_agg(id), '{}') FROM settled`
 
-	// failedSQL writes failures and parks. Attempts are absolute, so that a repeat counts nothing twice.
+	// failedSQL writes failures, blocks and parks. Attempts are absolute, so that a repeat counts nothing twice.
 	failedSQL = `
 WITH settled AS (
     UPDATE {outbox} o SET attempt_count = i.attempts, last_error = i.reason, dlq = i.park,
         first_failed_at = coalesce(o.first_failed_at, clock_timestamp()),
-        next_attempt_at = CASE WHEN NOT i.park THEN clock_timestamp() + i.retry_in * interval '1 microsecond' END
-    FROM unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[], $8::integer[], $9::text[], $10::boolean[], $11::bigint[])
-        AS i (id, event_id, replay, origin, attempts, reason, park, retry_in)
+        next_attempt_at = CASE WHEN i.park THEN NULL WHEN i.retry_in = ` + neverSQL + ` THEN 'infinity'
+            ELSE clock_timestamp() + i.retry_in * interval '1 microsecond' END
+    FROM unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[], $8::timestamptz[], $9::integer[], $10::text[],
+        $11::boolean[], $12::bigint[]) AS i (id, event_id, replay, origin, created_at, attempts, reason, park, retry_in)
     WHERE ` + settleableSQL + ` RETURNING o.id
 ) SELECT coalesce(array_agg(id), '{}') FROM settled`
 )

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,7 +27,9 @@ func scanRecord(rows pgx.Rows, more ...any) (r *core.Record, used int64, err err
 	if firstFailed != nil {
 		r.FirstFailedAt = *firstFailed
 	}
-	r.Delay = time.Duration(delay) * time.Microsecond
+	if r.Delay = core.Forever; delay != math.MaxInt64 {
+		r.Delay = time.Duration(delay) * time.Microsecond
+	}
 	r.Headers = readHeaders(headers)
 	return r, used, nil
 }

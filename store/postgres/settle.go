@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -75,11 +76,12 @@ type items struct {
 	ids, origins []int64
 	events       []string
 	replays      []int32
+	created      []time.Time
 
 	attempts []int32
 	reasons  []string
 	parks    []bool
-	retryIn  []int64 // microseconds
+	retryIn  []int64 // microseconds, the most there are for never
 }
 
 func newItems() *items { return &items{} }
@@ -90,6 +92,7 @@ func (a *items) add(item *core.SettleItem) {
 	a.events = append(a.events, r.EventID)
 	a.replays = append(a.replays, int32(r.Replay)) //nolint:gosec // as the column
 	a.origins = append(a.origins, int64(r.Origin)) //nolint:gosec // a hash
+	a.created = append(a.created, r.CreatedAt)
 }
 
 func (a *items) addFailed(item *core.SettleItem) {
@@ -97,10 +100,14 @@ func (a *items) addFailed(item *core.SettleItem) {
 	a.attempts = append(a.attempts, int32(item.Attempts)) //nolint:gosec // as the column
 	a.reasons = append(a.reasons, item.Reason)
 	a.parks = append(a.parks, item.Status == core.StatusParked)
+	if item.Status == core.StatusBlocked {
+		a.retryIn = append(a.retryIn, math.MaxInt64)
+		return
+	}
 	a.retryIn = append(a.retryIn, item.RetryIn.Microseconds())
 }
 
-func (a *items) args() []any { return []any{a.ids, a.events, a.replays, a.origins} }
+func (a *items) args() []any { return []any{a.ids, a.events, a.replays, a.origins, a.created} }
 
 func (a *items) failedArgs() []any {
 	return append(a.args(), a.attempts, a.reasons, a.parks, a.retryIn)

@@ -18,12 +18,17 @@ var sqlMutants = []struct{ name, file, from, to, test string }{
 		"DEFAULT nextval({'outbox_id_seq'}::regclass)", "TestXidComesBeforeTheID",
 	},
 	{
+		"the last id is read without a lock", "queries_fetch.go", "coalesce(pg_sequence_last_value({'outbox_id_seq'}::regclass), 0)",
+		"(SELECT last_value - (NOT is_called)::int FROM {outbox_id_seq})", "TestLastID_IsNeverTooHigh",
+	},
+	{
 		"a sample of a settle has the snapshot's xmax", "queries_fetch.go",
 		"SELECT l.lane, pg_current_xact_id()::text::bigint",
 		"SELECT l.lane, pg_snapshot_xmax(pg_current_snapshot())::text::bigint", "TestSampleIsAboveAllWriters",
 	},
 	{
-		"a row is settled whatever its event", "queries_settle.go", "o.id = i.id AND o.event_id = i.event_id AND o", "o.id = i.id AND o",
+		"a row is settled whatever its event", "queries_settle.go",
+		" AND o.event_id = i.event_id AND o", " AND o",
 		"TestConformance/default/Settle",
 	},
 	{

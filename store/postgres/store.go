@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +30,7 @@ type Store struct {
 	queries queries
 	pool    *pgxpool.Pool
 	owned   bool
+	pooler  *pooler
 	waker   *waker
 
 	closing context.Context // ends with Close
@@ -36,12 +39,14 @@ type Store struct {
 	mu     sync.Mutex // guards cursor
 	cursor cursor.Cursor
 
-	leaseTTL     atomic.Int64 // shortest TTL asked for, in nanoseconds
-	archiveUntil atomic.Int64 // unix time until which partitions need no look
+	leaseTTL    atomic.Int64 // shortest TTL asked for, in nanoseconds
+	monthsUntil atomic.Int64 // unix time until which partitions need no look
 }
 
-// Open connects and returns a Store that owns its connections: Close closes them. The tables are not made: call
-// Migrate. A pool size in the DSN (pool_max_conns) counts; 4 connections are enough for one dispatcher.
+// Open returns a Store that owns its connections: Close closes them. It does not connect: a database that is down is
+// found out by the first call that needs it, and a dispatcher waits for it. A configuration that can never work is an
+// error here. The tables are not made: call Migrate. A pool size in the DSN (pool_max_conns) counts; 4 connections are
+// enough for one dispatcher.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	err := cfg.Validate()
 	if cfg.DSN == "" {
@@ -52,33 +57,24 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	pc, err := pgxpool.ParseConfig(cfg.DSN)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: config: %w", err)
+		return nil, fmt.Errorf("postgres: config: %w", dsnFault(cfg.DSN, err))
 	}
-	if cfg.Pooler, err = poolerAt(ctx, pc.ConnConfig, cfg.Pooler); err != nil {
-		return nil, fmt.Errorf("postgres: connect: %w", err)
-	}
-	if cfg.Pooler && pc.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	}
+	p := newPooler(cfg.Pooler, cfg.Pooler)
+	pc.BeforeConnect = p.beforeConnect
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: connect: %w", err)
+		return nil, fmt.Errorf("postgres: config: %w", err)
 	}
-	return newStore(pool, cfg, true), nil
+	return newStore(pool, cfg, true, p), nil
 }
 
-// poolerAt connects once and reports whether a pooler answers: it gives clients another process id than the server's.
-func poolerAt(ctx context.Context, cc *pgx.ConnConfig, told bool) (bool, error) {
-	conn, err := pgx.ConnectConfig(ctx, cc)
-	if err != nil {
-		return false, err
+// dsnFault says what is wrong with a DSN. The driver's text repeats it, and does not find every way to write a password.
+func dsnFault(dsn string, err error) error {
+	_, reason, found := strings.Cut(strings.TrimPrefix(err.Error(), "cannot parse `"+dsn), "`: ")
+	if !found || strings.Contains(reason, "`") {
+		reason = "is neither a URL nor keywords and values"
 	}
-	defer func() { _ = conn.Close(ctx) }()
-	var pid uint32
-	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
-		return false, err
-	}
-	return told || pid != conn.PgConn().PID(), nil
+	return &core.FieldError{Path: "DSN", Reason: reason}
 }
 
 // New returns a Store on the caller's pool, which it never closes. Listening for notifications takes one connection
@@ -91,14 +87,14 @@ func New(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: config: %w", err)
 	}
-	return newStore(pool, cfg, false), nil
+	return newStore(pool, cfg, false, newPooler(true, cfg.Pooler)), nil
 }
 
-func newStore(pool *pgxpool.Pool, cfg Config, owned bool) *Store {
+func newStore(pool *pgxpool.Pool, cfg Config, owned bool, p *pooler) *Store {
 	cfg = cfg.WithDefaults()
 	closing, closeFn := context.WithCancel(context.Background())
 	s := &Store{
-		cfg: cfg, queries: newQueries(cfg.names(), cfg.AfterPublish), pool: pool, owned: owned,
+		cfg: cfg, queries: newQueries(cfg.names(), cfg.AfterPublish), pool: pool, owned: owned, pooler: p,
 		closing: closing, close: closeFn,
 		cursor: cursor.Cursor{Sweep: max(cfg.Sweep, 0)},
 	}
@@ -182,11 +178,11 @@ func readAll(results pgx.BatchResults, steps []step) error {
 	return err
 }
 
-// one reads a single row.
+// one reads the single row of a statement that always has one: zeros in its place would pass for an answer.
 func one(dest ...any) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		if !rows.Next() {
-			return rows.Err()
+			return cmp.Or(rows.Err(), pgx.ErrNoRows)
 		}
 		return rows.Scan(dest...)
 	}

@@ -1,19 +1,31 @@
 -- Ids are drawn from here. CACHE 1: a session that keeps ids in stock would use them later, below the mark of a fetch.
 CREATE SEQUENCE {outbox_id_seq} AS bigint CACHE 1;
 
+-- The lane of an aggregate, as every dispatcher and every other database computes it. A function, as an insert would
+-- read the expression anew each time, which takes longer than computing it; and so the place to refuse what has no key.
+CREATE FUNCTION {outbox_lane}(aggregate_type text, aggregate_id text) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $lane$
+BEGIN
+    IF aggregate_type = '' OR aggregate_id = '' THEN
+        RAISE check_violation USING MESSAGE = 'outbox: aggregate_type and aggregate_id must not be empty';
+    END IF;
+    RETURN ((('x0' || pg_catalog.substr(pg_catalog.md5(aggregate_type || '/' || aggregate_id), 1, 15))::bit(64)::bigint % {lanes})::smallint);
+END
+$lane$;
+
 -- The default of id makes the transaction obtain its xid before it draws the id, whatever way the row comes in: the
 -- exactness of the fetch rests on that order. Never insert ids of your own.
 --
 -- Marking a row as published adds a second entry for it to both full indexes. Their pages are filled by half, so that it
--- fits: splitting every page costs a settle half of its rate.
+-- fits: splitting every page costs a settle half of its rate. Lengths are limited by the types and not by constraints, as
+-- each insert reads the text of a constraint anew.
 CREATE TABLE {outbox} (
-    id              bigint      PRIMARY KEY WITH (fillfactor = 45)
+    id              bigint      NOT NULL
                                 DEFAULT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval({'outbox_id_seq'}::regclass) END,
-    event_id        text        COLLATE "C" NOT NULL DEFAULT gen_random_uuid()::text, -- compared byte by byte, which is fast
-    topic           text,
-    aggregate_type  text        NOT NULL,
-    aggregate_id    text        NOT NULL,
-    event_type      text        NOT NULL,
+    event_id        varchar(128) COLLATE "C" NOT NULL DEFAULT gen_random_uuid()::text, -- compared byte by byte, which is fast
+    topic           varchar(249),
+    aggregate_type  varchar(255) NOT NULL,
+    aggregate_id    varchar(1024) NOT NULL,
+    event_type      varchar(255) NOT NULL,
     payload         {payload},
     headers         jsonb,
     created_at      timestamptz NOT NULL DEFAULT now(),
@@ -23,20 +35,13 @@ CREATE TABLE {outbox} (
     last_error      text,
     first_failed_at timestamptz,
     dlq             boolean     NOT NULL DEFAULT false,
+    discarded_at    timestamptz,
     replay          integer     NOT NULL DEFAULT 0,
-    lane            smallint    NOT NULL GENERATED ALWAYS AS
-                                ((('x0' || substr(md5(aggregate_type || '/' || aggregate_id), 1, 15))::bit(64)::bigint % {lanes})::smallint) STORED,
-    CONSTRAINT {"outbox_event_id"} UNIQUE (event_id) WITH (fillfactor = 45),
-    CONSTRAINT {"outbox_names"} CHECK (
-        octet_length(event_id) BETWEEN 1 AND 128 AND octet_length(topic) BETWEEN 1 AND 249 AND
-        octet_length(aggregate_type) BETWEEN 1 AND 255 AND octet_length(aggregate_id) BETWEEN 1 AND 1024 AND
-        octet_length(event_type) BETWEEN 1 AND 255),
+    lane            smallint    NOT NULL GENERATED ALWAYS AS ({outbox_lane}(aggregate_type, aggregate_id)) STORED,
+    CONSTRAINT {"outbox_pkey"} PRIMARY KEY (id{month}) WITH (fillfactor = 45),
+    CONSTRAINT {"outbox_event_id"} UNIQUE (event_id{month}) WITH (fillfactor = 45),
     CONSTRAINT {"outbox_headers"} CHECK (jsonb_typeof(headers) = 'object')
-) WITH (
-    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
-    autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 500,
-    autovacuum_vacuum_insert_scale_factor = 0.1
-);
+) {storage};
 
 ALTER SEQUENCE {outbox_id_seq} OWNED BY {outbox}.id;
 
@@ -55,8 +60,8 @@ $lz4$;
 CREATE INDEX {"outbox_pending"} ON {outbox} (id) WHERE published_at IS NULL AND NOT dlq AND lane >= 0;
 CREATE INDEX {"outbox_pending_lane"} ON {outbox} (lane, id) WHERE published_at IS NULL AND NOT dlq;
 
--- What waits for a person.
-CREATE INDEX {"outbox_dead"} ON {outbox} (id) WHERE dlq;
+-- What waits for a person: parked and discarded rows, and blocked ones, whose next attempt is never.
+CREATE INDEX {"outbox_dead"} ON {outbox} (id) WHERE dlq OR next_attempt_at = 'infinity';
 
 CREATE TABLE {outbox_members} (
     member     text        PRIMARY KEY,
@@ -95,13 +100,16 @@ CREATE TABLE {outbox_sleepers} (
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
--- A transaction that has notified cannot be prepared, so nothing is notified where that is allowed. SECURITY DEFINER:
--- who may insert events need not be allowed to read the sleepers.
-CREATE FUNCTION {outbox_wake}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $wake$
+-- Everybody may know that: who may insert events has to read it, and a function with its owner's rights costs each
+-- insert more than the reading.
+GRANT SELECT ON {outbox_sleepers} TO PUBLIC;
+
+-- A transaction that has notified cannot be prepared, so nothing is notified where that is allowed.
+CREATE FUNCTION {outbox_wake}() RETURNS trigger LANGUAGE plpgsql AS $wake$
 BEGIN
-    IF EXISTS (SELECT FROM {outbox_sleepers} WHERE expires_at > clock_timestamp())
-       AND current_setting('max_prepared_transactions') = '0' THEN
-        PERFORM pg_notify({channel}, '');
+    IF EXISTS (SELECT FROM {outbox_sleepers} WHERE expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())
+       AND pg_catalog.current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0' THEN
+        PERFORM pg_catalog.pg_notify({channel}, '');
     END IF;
     RETURN NULL;
 END

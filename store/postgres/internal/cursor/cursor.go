@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -64,6 +65,9 @@ type Fetch struct {
 	Few []int64
 	// Sample asks for a sample from the fetch's own transaction. [Cursor.Sample] takes it.
 	Sample bool
+	// Replaced says after [Cursor.End] by what this fetch found out that the server was replaced, for a log; empty when
+	// it did not.
+	Replaced string
 
 	generation uint64
 	server     server
@@ -184,6 +188,8 @@ func (c *Cursor) End(f *Fetch, r Reply) []Outcome {
 func (c *Cursor) recognise(f *Fetch, r Reply) {
 	backwards := f.generation == c.generation && (r.Last < f.server.last || r.Snapshot.Xmax < f.server.xmax)
 	if c.server.known && (r.Origin != c.server.origin || backwards) {
+		f.Replaced = fmt.Sprintf("server %x, last id %d, end of the snapshot %d; known were %x, %d, %d",
+			r.Origin, r.Last, r.Snapshot.Xmax, c.server.origin, f.server.last, f.server.xmax)
 		c.generation++
 		c.samples.forget()
 		c.server = server{}

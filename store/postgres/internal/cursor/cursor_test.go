@@ -82,6 +82,18 @@ func TestCursor_GoingBackwardsResets(t *testing.T) {
 	}
 }
 
+// The next occurrence explains itself.
+func TestCursor_SaysWhatGaveTheServerAway(t *testing.T) {
+	t.Parallel()
+	c := &cursor.Cursor{}
+	fetch(c, 10, 5, quietServer, 4, 5)
+	f := c.Begin(start, []cursor.Want{{Lane: 3, Epoch: 1}})
+	c.End(f, cursor.Reply{Origin: 10, Last: 3, Snapshot: quietServer, Refused: []bool{false}, UpTo: cursor.Above, IDs: [][]int64{nil}})
+	if want := "server a, last id 3, end of the snapshot 100; known were a, 5, 100"; f.Replaced != want {
+		t.Errorf("got %q, want %q", f.Replaced, want)
+	}
+}
+
 // Samples of settles that run at the same time arrive in any order.
 func TestCursor_SamplesInAnyOrder(t *testing.T) {
 	t.Parallel()

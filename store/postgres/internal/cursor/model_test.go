@@ -21,7 +21,7 @@ import (
 var (
 	modelSeeds = flag.Uint64("cursor.seeds", 1500, "seeds of the cursor model")
 	firstSeed  = flag.Uint64("cursor.first", 0, "first seed")
-	// broken switches off a rule that is kept in SQL and not in the cursor: xmax, idfirst, byid.
+	// broken switches off a rule that is kept in SQL and not in the cursor: xmax, idfirst, byid, lastid.
 	broken = flag.String("cursor.broken", "", "rule of the SQL to break")
 )
 
@@ -93,6 +93,7 @@ func newModel(seed uint64, tracing bool) *model {
 		exempt: map[string]bool{}, poison: map[string]bool{}, must: map[string]int{}, tracing: tracing,
 	}
 	m.db.breakSettleByID = *broken == "byid"
+	m.db.breakLast = *broken == "lastid"
 	for range 1 + r.IntN(2) {
 		m.dispatchers = append(m.dispatchers, newDispatcher(m))
 	}

@@ -11,6 +11,7 @@ import (
 var mutants = []mutation.Mutant{
 	{Name: "an id is drawn before the xid", Args: []string{"-cursor.broken", "idfirst", "-cursor.first", "9100"}},
 	{Name: "a sample has the snapshot's xmax in place of a xid", Args: []string{"-cursor.broken", "xmax"}},
+	{Name: "the last id is read without a lock", Args: []string{"-cursor.broken", "lastid", "-cursor.first", "1400"}},
 	{Name: "a row is settled by its id alone", Args: []string{"-cursor.broken", "byid"}},
 	{
 		Name: "the mark moves before the fetch that it is for", File: "cursor.go",
