@@ -56,8 +56,8 @@ type Config struct {
 	// use; an error parks the record. By default the topic is the aggregate type.
 	Route func(*Record) (topic string, err error)
 
-	// EnqueueOnly makes this a replica that leaves dispatching to others: Run waits for its context and calls neither
-	// the store nor the broker.
+	// EnqueueOnly makes this a replica that leaves dispatching to others: Run is ready, waits for its context and calls
+	// neither the store nor the broker; RunOnce does nothing.
 	EnqueueOnly bool
 
 	// Random is where the jitter of waits and the member's name come from; by default the system's randomness. Give one

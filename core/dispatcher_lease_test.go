@@ -120,3 +120,31 @@ func TestDispatcher_WhatASettleMissedIsFetchedAgain(t *testing.T) {
 		}
 	})
 }
+
+// What was let go of while its call was under way is not published by another call before that has returned.
+func TestDispatcher_AKeyIsNeverInTwoCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := newSystem(t, memstore.Config{Lanes: 4}, membroker.Config{
+			MaxInFlight: 4, Script: membroker.Calls(membroker.Hold(release)),
+		})
+		s.enqueue("orders", 20, 5)
+		_, stop := s.start()
+		wait(time.Second)
+		if err := s.store.Restart(); err != nil { // a failover: everything is read anew
+			t.Fatal(err)
+		}
+		wait(5 * time.Second)
+		if n := len(s.broker.Messages("orders")); n != 0 {
+			t.Errorf("%d events arrived while an earlier call with their keys was under way", n)
+		}
+		close(release)
+		wait(time.Minute)
+		s.stopAll(stop)
+		s.delivered("orders")
+		if err := s.broker.Misuse(); err != nil {
+			t.Error(err)
+		}
+	})
+}

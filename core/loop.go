@@ -28,6 +28,7 @@ type loop struct {
 	member   string
 	queue    *ordering.Queue[job]
 	lanes    map[int]*lane
+	dropped  map[int]uint64 // the last publish call before a lane was dropped
 	leases   leases
 	fetcher  fetcher
 	publish  publisher
@@ -66,6 +67,9 @@ type (
 type lane struct {
 	Lease
 	gate *gate
+	// after is the last publish call that may have records of this lane from before it was dropped and taken again, or
+	// read anew: nothing is fetched before that has returned, as a key is never in two calls at once.
+	after uint64
 	// giving is set when the lane should go to somebody else: nothing is fetched, and it is released when empty.
 	giving bool
 }
@@ -79,7 +83,7 @@ func newLoop(d *Dispatcher, once bool) *loop {
 		store: d.store, broker: d.broker, cfg: d.cfg, owner: d, once: once,
 		publish: newPublisher(d.broker),
 		log:     d.cfg.Logger.With("outbox", d.cfg.Name, "member", member),
-		member:  member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{},
+		member:  member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{}, dropped: map[int]uint64{},
 		circuits: map[ordering.Outlet]*circuit{}, suspects: newSuspects(), agreements: map[ordering.Outlet]*agreement{},
 		results: make(chan func(), 16),
 	}

@@ -99,7 +99,7 @@ func (l *loop) fetchable() []laneFetch {
 	paused := l.brokerPaused()
 	for _, n := range l.laneNumbers() {
 		lane := l.lanes[n]
-		if lane.giving || paused && !l.isTrial(lane) && !lane.gate.Behind(ordering.Outlet{}) {
+		if lane.giving || !l.publish.returned(lane.after) || paused && !l.isTrial(lane) && !lane.gate.Behind(ordering.Outlet{}) {
 			continue
 		}
 		out = append(out, laneFetch{lane, lane.gate})
@@ -217,7 +217,7 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 		case b.Reset:
 			l.log.Warn("the store was replaced by another state of its data, reading anew", "lane", f.lane.Lane)
 			f.gate.Drop()
-			f.lane.gate = l.newLane(f.lane.Lease).gate
+			f.lane.gate, f.lane.after = l.newLane(f.lane.Lease).gate, l.publish.last
 		default:
 			l.suspects.mark(replies[i].Records)
 			l.suspects.mark(replies[i].Heads)

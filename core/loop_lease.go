@@ -134,7 +134,7 @@ func (l *loop) takeOver(held []Lease) (taken, lost int) {
 
 // newLane starts a lane with nothing fetched; what is paused is paused for it too.
 func (l *loop) newLane(lease Lease) *lane {
-	n := &lane{Lease: lease, gate: ordering.NewGate(l.queue)}
+	n := &lane{Lease: lease, gate: ordering.NewGate(l.queue), after: l.dropped[lease.Lane]}
 	for outlet := range l.circuits {
 		n.gate.Pause(time.Now(), outlet)
 	}
@@ -154,6 +154,7 @@ func (l *loop) giveAway() {
 func (l *loop) drop(lane *lane) {
 	lane.gate.Drop()
 	delete(l.lanes, lane.Lane)
+	l.dropped[lane.Lane] = l.publish.last
 	l.loseTrial(lane)
 	l.suspects = newSuspects() // whoever has the lane next finds out for himself
 }

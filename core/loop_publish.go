@@ -14,10 +14,13 @@ type publisher struct {
 	caps  func(broker string) Capabilities
 	calls map[string]int // under way, by broker
 	total int
+	// last numbers the calls, underWay has the numbers of those that have not returned.
+	last     uint64
+	underWay map[uint64]bool
 }
 
 func newPublisher(b Broker) publisher {
-	p := publisher{calls: map[string]int{}}
+	p := publisher{calls: map[string]int{}, underWay: map[uint64]bool{}}
 	if multi, ok := b.(Multi); ok {
 		p.caps = multi.CapabilitiesOf
 		return p
@@ -30,6 +33,16 @@ func newPublisher(b Broker) publisher {
 // free reports whether the broker may get another call.
 func (p *publisher) free(broker string) bool {
 	return p.calls[broker] < max(p.caps(broker).MaxInFlight, 1)
+}
+
+// returned reports whether all calls up to a number have returned.
+func (p *publisher) returned(number uint64) bool {
+	for n := range p.underWay {
+		if n <= number {
+			return false
+		}
+	}
+	return true
 }
 
 // publishReady begins as many publish calls as there are records ready and calls allowed. None begins when our leases
@@ -85,6 +98,9 @@ func (l *loop) publishBatch(outlet ordering.Outlet, batch []*entry) {
 func (l *loop) send(outlet ordering.Outlet, batch []Prepared, then func([]Result)) {
 	l.publish.calls[outlet.Broker]++
 	l.publish.total++
+	l.publish.last++
+	number := l.publish.last
+	l.publish.underWay[number] = true
 	l.call(func(ctx context.Context) func() {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, l.cfg.PublishTimeout)
@@ -94,6 +110,7 @@ func (l *loop) send(outlet ordering.Outlet, batch []Prepared, then func([]Result
 		return func() {
 			l.publish.calls[outlet.Broker]--
 			l.publish.total--
+			delete(l.publish.underWay, number)
 			then(results)
 			l.observe(PublishEvent{Broker: outlet.Broker, Destination: outlet.Destination, Batch: batch, Results: results, Took: took})
 		}

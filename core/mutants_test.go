@@ -140,6 +140,10 @@ func TestDispatcher_MutantsAreCaught(t *testing.T) {
 			From: "if !l.blocked(outlet) {", To: "if false {",
 		},
 		{
+			Name: "a key is in two calls at once after a failover", File: "loop_fetch.go", Test: "AKeyIsNeverInTwoCalls",
+			From: "!l.publish.returned(lane.after) ||", To: "",
+		},
+		{
 			Name: "memory is not bounded", File: "loop_fetch.go", Test: "MemoryIsBounded",
 			From: "room < max(l.cfg.FetchSize/2, 1) ||", To: "",
 		},
