@@ -54,6 +54,11 @@ services-down: ## End the real services
 quickstart: ## Run the quickstart example
 	go run ./examples/quickstart
 
+.PHONY: chaos
+chaos: ## Dispatchers on real services while everything fails: make chaos CHAOS="-duration 1m -broker kafka"
+	@scripts/services up postgres rabbitmq kafka sqs >/dev/null # installs what is missing; the runs use servers of their own
+	go run ./internal/chaos $(CHAOS)
+
 .PHONY: bench-core
 bench-core: ## Benchmarks of the core
 	go test -run '^$$' -bench . -benchmem ./core/...
@@ -61,6 +66,12 @@ bench-core: ## Benchmarks of the core
 .PHONY: bench
 bench: ## Compare with what people use today (first: eval "$$(scripts/services up)")
 	go -C bench run . -suite quick
+
+SEEDS ?= 2000
+.PHONY: sim
+sim: ## Simulate dispatchers under all that goes wrong (SEEDS=2000)
+	@dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && go test -c -o $$dir/sim ./store/postgres/internal/sim && \
+		$$dir/sim -test.run '^TestSimulation$$' -test.timeout 0 -sim.seeds $(SEEDS)
 
 .PHONY: ci
 ci: ## Everything that is checked before a change lands

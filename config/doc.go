@@ -14,6 +14,8 @@
 // snake case (MaxMessageBytes is max_message_bytes); functions, loggers and options of an SDK have no key. Instead of a
 // block, a store or broker can be one line: "broker: kafka://kafka:9092".
 //
+// A section "notify" has the fields of notify.Config, for a webhook that is told what needs a person: [Config.Notify].
+//
 // # Registry
 //
 // Which types there are is said by a [Registry], a plain value: a program links the adapters that it names there and no

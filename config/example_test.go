@@ -12,6 +12,7 @@ import (
 	"github.com/go-outbox/outbox/broker/sqs"
 	"github.com/go-outbox/outbox/config"
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/notify"
 	"github.com/go-outbox/outbox/store/sqlite"
 )
 
@@ -99,6 +100,23 @@ broker:
 	// outbox.yaml:5:5 broker.kafka.brokers: is empty; give at least one host:port
 	// outbox.yaml:6:19 broker.kafka.dial_timeout: "5" has no unit; write 5ms, 5s or 5m
 	// OUTBOX_BROKER_KAFKA_CLIENTID names no key; did you mean OUTBOX_BROKER_KAFKA_CLIENT_ID?
+}
+
+// A webhook that is configured beside the dispatcher is its observer. Run is called in a goroutine that ends after it.
+func ExampleConfig_Notify() {
+	loaded, err := config.Load(context.Background(), registry(), config.Input{
+		Environ: []string{"OUTBOX_NOTIFY_URL=https://hooks.slack.com/services/T000", "OUTBOX_NOTIFY_FORMAT=slack", "OUTBOX_DISPATCHER_NAME=shop"},
+		Partial: true, // only this is looked at
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if webhook, wanted := loaded.Notify(slog.Default()); wanted {
+		hook, err := notify.New(webhook)
+		fmt.Println(webhook.URL, webhook.Format, webhook.Name, hook != nil, err)
+	}
+	// Output: https://hooks.slack.com/*** slack shop true <nil>
 }
 
 // A factory of one's own, for an adapter that is not in this module.

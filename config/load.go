@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/go-outbox/outbox/broker/mux"
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/notify"
 )
 
 // Input is all that [Load] looks at.
@@ -110,6 +112,7 @@ const (
 	routesKey     = "routes"
 	topicsKey     = "topics"
 	dispatcherKey = "dispatcher"
+	notifyKey     = "notify"
 	typeKey       = "type"
 )
 
@@ -130,6 +133,7 @@ func (r Registry) shape(ctx context.Context) (*shape, error) {
 		field{key: routesKey, shape: shapeOf(reflect.TypeFor[[]mux.Route](), nil)},
 		field{key: topicsKey, shape: shapeOf(reflect.TypeFor[map[string]string](), nil)},
 		field{key: dispatcherKey, shape: shapeOf(reflect.TypeFor[core.Config](), nil)},
+		field{key: notifyKey, shape: shapeOf(reflect.TypeFor[notify.Config](), nil)},
 	), nil
 }
 
@@ -160,6 +164,7 @@ func (l *loader) config(ctx context.Context, root *node) *Config {
 	l.brokers(ctx, c)
 	l.read(root, topicsKey, &c.topics)
 	l.dispatcher(c)
+	l.notify(c)
 	if !l.in.Partial {
 		l.required(root)
 	}
@@ -168,12 +173,14 @@ func (l *loader) config(ctx context.Context, root *node) *Config {
 
 func (l *loader) decoder() *decoder { return &decoder{faults: &l.faults, root: l.shape} }
 
-// read decodes a part of the document that is there.
-func (l *loader) read(root *node, key string, into any) {
-	if n := root.get(key); n != nil {
+// read decodes a part of the document, and tells whether it is there.
+func (l *loader) read(root *node, key string, into any) bool {
+	n := root.get(key)
+	if n != nil {
 		f, _ := l.shape.field(key)
 		l.decoder().decode(n, f.shape, key, reflect.ValueOf(into).Elem())
 	}
+	return n != nil
 }
 
 func (l *loader) required(root *node) {
@@ -222,13 +229,29 @@ func (l *loader) brokers(ctx context.Context, c *Config) {
 
 // dispatcher reads the configuration of the dispatcher.
 func (l *loader) dispatcher(c *Config) {
-	l.read(c.root, dispatcherKey, &c.dispatcher)
-	n := c.root.get(dispatcherKey)
-	if n == nil {
+	if l.read(c.root, dispatcherKey, &c.dispatcher) {
+		l.check(c.root, dispatcherKey, reflect.ValueOf(c.dispatcher))
+	}
+}
+
+// notify reads the configuration of the webhook, which there is when the section is.
+func (l *loader) notify(c *Config) {
+	var webhook notify.Config
+	if !l.read(c.root, notifyKey, &webhook) {
 		return
 	}
-	f, _ := l.shape.field(dispatcherKey)
-	effective := c.dispatcher.WithDefaults()
-	l.zeros(n, f.shape, dispatcherKey, reflect.ValueOf(c.dispatcher), reflect.ValueOf(effective))
-	l.refuse(effective.Validate(), n, dispatcherKey, f.shape)
+	l.check(c.root, notifyKey, reflect.ValueOf(webhook))
+	webhook.Name = cmp.Or(webhook.Name, c.dispatcher.WithDefaults().Name)
+	c.notify = &webhook
+}
+
+// check reports what is wrong with a part of the document that was read.
+func (l *loader) check(root *node, key string, given reflect.Value) {
+	n := root.get(key)
+	f, _ := l.shape.field(key)
+	effective := withDefaults(given)
+	l.zeros(n, f.shape, key, given, effective)
+	if v, ok := effective.Interface().(interface{ Validate() error }); ok {
+		l.refuse(v.Validate(), n, key, f.shape)
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-outbox/outbox/broker/mux"
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/notify"
 )
 
 // Config is a configuration without faults. It prints as [Config.Print] does, whatever the verb. All methods are safe
@@ -22,6 +23,7 @@ type Config struct {
 	routes     []mux.Route
 	topics     map[string]string
 	dispatcher core.Config
+	notify     *notify.Config // nil if there is none
 }
 
 // Parts are the two ends that a configuration opened, and what a dispatcher between them needs.
@@ -106,6 +108,17 @@ func (c *Config) Dispatcher(log *slog.Logger) core.Config {
 		}
 	}
 	return config
+}
+
+// Notify returns the configuration of the webhook that is told what needs a person, with the dispatcher's name unless
+// it has one of its own. It is false when there is no section "notify": then nobody is to be told.
+func (c *Config) Notify(log *slog.Logger) (notify.Config, bool) {
+	if c.notify == nil {
+		return notify.Config{}, false
+	}
+	config := *c.notify
+	config.Logger = log
+	return config, true
 }
 
 // StoreType is the type of the store, as the registry names it, or "".

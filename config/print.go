@@ -48,9 +48,10 @@ func (c *Config) String() string {
 	}
 	p.part(c.root, routesKey, reflect.ValueOf(c.routes))
 	p.part(c.root, topicsKey, reflect.ValueOf(c.topics))
-	dispatcher := c.dispatcher.WithDefaults()
-	v := reflect.ValueOf(dispatcher)
-	p.value(dispatcherKey+":", c.root.get(dispatcherKey), shapeOf(v.Type(), nil), v, byDefault)
+	p.settings(c.root, dispatcherKey, reflect.ValueOf(c.dispatcher.WithDefaults()))
+	if c.notify != nil {
+		p.settings(c.root, notifyKey, reflect.ValueOf(c.notify.WithDefaults()))
+	}
 	return p.text.String()
 }
 
@@ -105,6 +106,11 @@ func urlNodes(s *shape, given reflect.Value, from origin) *node {
 		}
 	}
 	return n
+}
+
+// settings prints a part of the document that has defaults.
+func (p *printer) settings(root *node, key string, v reflect.Value) {
+	p.value(key+":", root.get(key), shapeOf(v.Type(), nil), v, byDefault)
 }
 
 func (p *printer) part(root *node, key string, v reflect.Value) {

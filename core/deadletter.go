@@ -1,8 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-outbox/outbox/ordering"
@@ -47,6 +51,60 @@ type DeadLetterFilter struct {
 	Reason string
 	// CreatedAfter and CreatedBefore bound when the event was enqueued: from the first, up to but without the second.
 	CreatedAfter, CreatedBefore time.Time
+}
+
+// Validate reports a State that there is not, as a *[FieldError].
+func (f DeadLetterFilter) Validate() error {
+	switch f.State {
+	case "", StateParked, StateBlocked, StateDiscarded:
+		return nil
+	default:
+		return &FieldError{Path: "State", Reason: fmt.Sprintf("unknown %q; use %s, %s or %s",
+			printable(string(f.State)), StateParked, StateBlocked, StateDiscarded)}
+	}
+}
+
+// ValidateDiscard is Validate for [DeadLetters].DiscardDead, which takes parked events only.
+func (f DeadLetterFilter) ValidateDiscard() error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	if state := cmp.Or(f.State, StateParked); state != StateParked {
+		return &FieldError{Path: "State", Reason: fmt.Sprintf("%s events cannot be discarded, only %s ones", state, StateParked)}
+	}
+	return nil
+}
+
+// Matches reports whether the filter selects a dead letter, for stores that do not ask a database.
+func (f DeadLetterFilter) Matches(dead DeadLetter) bool {
+	r := dead.Record
+	is := func(want, got string) bool { return want == "" || want == got }
+	return dead.State == cmp.Or(f.State, StateParked) &&
+		(len(f.EventIDs) == 0 || slices.Contains(f.EventIDs, r.EventID)) &&
+		is(f.Topic, r.Topic) && is(f.AggregateType, r.AggregateType) &&
+		is(f.AggregateID, r.AggregateID) && is(f.EventType, r.EventType) &&
+		strings.Contains(strings.ToLower(dead.Reason), strings.ToLower(f.Reason)) &&
+		(f.CreatedAfter.IsZero() || !r.CreatedAt.Before(f.CreatedAfter)) &&
+		(f.CreatedBefore.IsZero() || r.CreatedAt.Before(f.CreatedBefore))
+}
+
+// DiscardReason returns what a store keeps with an event that a person discarded: "discarded: " and why. The error that
+// the row has follows behind "; ". Of why there are at most 500 bytes, valid UTF-8 without NUL; an empty one is a
+// *[FieldError].
+func DiscardReason(why string) (string, error) { return decisionReason("discarded", why) }
+
+// SkipReason is [DiscardReason] for a head that a person skipped: "skipped: " and why.
+func SkipReason(why string) (string, error) { return decisionReason("skipped", why) }
+
+// maxWhyBytes bounds what a person gives as a reason; the error that it is put before is bounded already.
+const maxWhyBytes = 500
+
+func decisionReason(decision, why string) (string, error) {
+	why = storable(strings.TrimSpace(why))
+	if why == "" {
+		return "", &FieldError{Path: "reason", Reason: "is empty; say why"}
+	}
+	return decision + ": " + cutText(why, maxWhyBytes), nil
 }
 
 // DeadLetters is a [Store] whose dead letters people can look at and decide about. Every method may be called at any

@@ -101,7 +101,9 @@ func (d *Dispatcher) work(ctx context.Context, once bool) error {
 	if !d.cfg.EnqueueOnly {
 		return newLoop(d, once).run(ctx)
 	}
-	d.setHealth(Health{Ready: true, Reason: "dispatching is left to others"})
+	const reason = "dispatching is left to others"
+	d.cfg.Logger.Info(reason, "outbox", d.cfg.Name)
+	d.setHealth(Health{Ready: true, Reason: reason})
 	if !once {
 		<-ctx.Done()
 	}

@@ -305,3 +305,34 @@ func TestDispatcher_MemoryIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A replica that leaves dispatching to others is ready, so that a deployment goes on, and touches nothing.
+func TestDispatcher_EnqueueOnlyIsReadyAndWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, memstore.Config{}, membroker.Config{})
+		s.cfg.EnqueueOnly = true
+		s.enqueue("orders", 3, 1)
+		d, stop := s.start()
+		wait(time.Hour)
+		if h := d.Health(); !h.Ready || h.Reason == "" || h.Lanes != 0 {
+			t.Errorf("health %+v; want ready, and why it does nothing", h)
+		}
+		if err := d.RunOnce(t.Context()); !errors.Is(err, core.ErrRunning) {
+			t.Errorf("RunOnce beside Run: %v, want ErrRunning", err)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if err := d.RunOnce(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if h := d.Health(); h.Ready {
+			t.Errorf("health %+v after the end; want not ready", h)
+		}
+		if got := len(s.broker.Messages("orders")); got != 0 {
+			t.Errorf("%d events were published", got)
+		}
+		s.wg.Wait()
+	})
+}

@@ -3,6 +3,7 @@ package core_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,12 +226,13 @@ func TestField_026_ADeadLetterWhoseCopyFailsIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const poison = "orders/a0/1"
-		missing, refused := true, 5
+		var repaired atomic.Bool
+		refused := 5
 		s := newSystem(t, memstore.Config{Lanes: 4}, membroker.Config{Script: func(c membroker.Call) membroker.Plan {
 			switch {
 			case c.Batch[0].Destination != "orders.dlq":
 				return membroker.RejectEvents(passing(), poison)
-			case missing:
+			case !repaired.Load():
 				return membroker.Misconfigured()
 			case refused > 0:
 				refused--
@@ -253,7 +255,7 @@ func TestField_026_ADeadLetterWhoseCopyFailsIsKept(t *testing.T) {
 		if got := len(s.broker.Messages("orders")); got != 89 {
 			t.Errorf("%d events arrived, want those of the other keys: 89", got)
 		}
-		missing = false
+		repaired.Store(true)
 		wait(20 * time.Minute)
 		if err := stop(); err != nil {
 			t.Fatal(err)

@@ -150,13 +150,21 @@ const maxReasonBytes = 2000
 
 // reason is the error's text as it is kept with a row: valid UTF-8, no NUL, bounded.
 func reason(err error) string {
-	text := strings.ToValidUTF8(err.Error(), "�")
-	text = strings.ReplaceAll(text, "\x00", "�")
-	if len(text) <= maxReasonBytes {
+	return cutText(storable(err.Error()), maxReasonBytes)
+}
+
+// storable is a text that every database takes: valid UTF-8 without NUL.
+func storable(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
+}
+
+// cutText bounds a valid text, and says so at its end.
+func cutText(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 	const mark = " [cut]"
-	cut := maxReasonBytes - len(mark)
+	cut := limit - len(mark)
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}

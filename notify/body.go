@@ -161,7 +161,7 @@ type incidentPayload struct {
 }
 
 func (w *Webhook) pagerDuty(n *notice) incident {
-	i := incident{RoutingKey: w.cfg.Secret, Action: "trigger", DedupKey: w.dedupKey(n.subject)}
+	i := incident{RoutingKey: string(w.cfg.Secret), Action: "trigger", DedupKey: w.dedupKey(n.subject)}
 	if n.end {
 		i.Action = "resolve"
 		return i
@@ -195,7 +195,7 @@ func (w *Webhook) sign(req *http.Request, now time.Time, body []byte) {
 	if w.cfg.Secret == "" {
 		return
 	}
-	key, err := signingKey(w.cfg.Secret)
+	key, err := signingKey(string(w.cfg.Secret))
 	if err != nil { // Validate has looked
 		return
 	}

@@ -37,7 +37,7 @@ func tell(t *testing.T, cfg notify.Config, events ...core.Event) []request {
 		got = append(got, request{r.Header, body}) // one after the other
 	}))
 	defer server.Close()
-	cfg.URL, cfg.Logger = server.URL+"/services/TOKEN", slog.New(slog.DiscardHandler)
+	cfg.URL, cfg.Logger = notify.URL(server.URL+"/services/TOKEN"), slog.New(slog.DiscardHandler)
 	hook, err := notify.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestPagerDuty_ResolvesWhatWorksAgain(t *testing.T) {
 	}))
 	defer server.Close()
 	hook, err := notify.New(notify.Config{
-		URL: server.URL, Format: notify.PagerDuty, Secret: "key", PausedFor: time.Nanosecond,
+		URL: notify.URL(server.URL), Format: notify.PagerDuty, Secret: "key", PausedFor: time.Nanosecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestWebhook_LogShowsNoSecret(t *testing.T) {
 		log, said := logged()
 		_, host, _ := strings.Cut(at, "://")
 		hook, err := notify.New(notify.Config{
-			URL: "http://user:PASSWORD@" + host + "/services/TOKEN?key=QUERY", Secret: secret, Logger: log,
+			URL: notify.URL("http://user:PASSWORD@" + host + "/services/TOKEN?key=QUERY"), Secret: secret, Logger: log,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -36,12 +36,11 @@ const (
 
 // Config says whom to tell, and how often.
 type Config struct {
-	// URL is where messages are posted, http or https. It is a secret: errors and logs show the host only. Required,
-	// but for PagerDuty, where empty means [PagerDutyURL].
-	URL string
+	// URL is where messages are posted, http or https. Required, but for PagerDuty, where empty means [PagerDutyURL].
+	URL URL
 	// Secret is the signing key of Generic ("whsec_" and base64 of 24 to 64 bytes, the prefix may be left out; empty
 	// means not signed) and the integration key of PagerDuty (required). Slack has none.
-	Secret string
+	Secret Secret
 	// Format is the form of messages; empty means Generic.
 	Format Format
 	// Name names this outbox in messages; empty means "outbox".
@@ -91,12 +90,12 @@ func (c Config) Validate() error {
 	bad := func(path, format string, args ...any) {
 		faults = append(faults, &core.FieldError{Path: path, Reason: fmt.Sprintf(format, args...)})
 	}
-	if at, err := url.Parse(c.URL); err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
+	if at, err := url.Parse(string(c.URL)); err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
 		bad("URL", "must be the http or https URL of the webhook")
 	}
 	switch c.Format {
 	case Generic:
-		if _, err := signingKey(c.Secret); c.Secret != "" && err != nil {
+		if _, err := signingKey(string(c.Secret)); c.Secret != "" && err != nil {
 			bad("Secret", "must be %s and the base64 of 24 to 64 random bytes: `openssl rand -base64 32`", secretPrefix)
 		}
 	case Slack:

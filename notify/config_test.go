@@ -1,7 +1,9 @@
 package notify_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -105,5 +107,25 @@ func TestVerify(t *testing.T) {
 	}
 	if err := notify.Verify(got.header, got.body, "not a secret", time.Minute); err == nil || errors.Is(err, notify.ErrSignature) {
 		t.Errorf("with a secret that is none: %v", err)
+	}
+}
+
+// Whoever prints a configuration, by whatever means, shows no secret.
+func TestConfig_ShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	log, said := logged()
+	for _, cfg := range []notify.Config{
+		{URL: "https://TOKEN@hooks.example.com/TOKEN?key=TOKEN", Secret: "SECRET"},
+		{URL: "https://hooks.example.com:port/TOKEN", Secret: "SECRET"},
+	} {
+		encoded, err := json.Marshal(cfg.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("config", "url", cfg.URL, "secret", cfg.Secret, "config", fmt.Sprintf("%v %+v %#v", cfg, cfg, cfg))
+		wantNone(t, "the configuration", said()+string(encoded), "TOKEN", "SECRET")
+	}
+	if got, want := notify.URL("https://hooks.example.com/TOKEN").String(), "https://hooks.example.com/***"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

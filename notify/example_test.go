@@ -47,7 +47,7 @@ func Example() {
 	server := httptest.NewServer(receive(secret, func(what, summary string) { fmt.Println(what, "-", summary) }))
 	defer server.Close()
 
-	hook, err := notify.New(notify.Config{URL: server.URL, Secret: secret, Name: "shop"})
+	hook, err := notify.New(notify.Config{URL: notify.URL(server.URL), Secret: secret, Name: "shop"})
 	if err != nil {
 		fmt.Println(err)
 		return

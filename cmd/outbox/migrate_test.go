@@ -64,6 +64,25 @@ func TestMigratePrintNeedsNoDatabase(t *testing.T) {
 	}
 }
 
+// Neither does PostgreSQL's, whose parameters stand in its URL.
+func TestMigratePrintOfPostgres(t *testing.T) {
+	t.Parallel()
+	const store = "postgres://app:hunter2@127.0.0.1:1/shop?table=events"
+	const byMonth = "PARTITION BY RANGE (created_at)"
+	plain := outbox(t, "migrate", "print", "--store", store)
+	if plain.code != 0 || !strings.Contains(plain.out, `"events"`) {
+		t.Errorf("print: got %+v", plain)
+	}
+	months := outbox(t, "migrate", "print", "--store", store+"&partitioned=true")
+	if months.code != 0 || strings.Count(months.out, byMonth) != strings.Count(plain.out, byMonth)+1 {
+		t.Errorf("print with partitioned: got %+v", months)
+	}
+	wrong := outbox(t, "migrate", "print", "--store", store+"&partitioned=monthly")
+	if wrong.code != 2 || !strings.Contains(wrong.errOut, `partitioned: "monthly" is not true or false`) || strings.Contains(wrong.errOut, "hunter2") {
+		t.Errorf("print with a wrong parameter: got %+v", wrong)
+	}
+}
+
 func TestMigrateOfAStoreWithoutTables(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"up", "down", "status", "print"} {

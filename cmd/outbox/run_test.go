@@ -228,13 +228,13 @@ func TestRunOnPostgres(t *testing.T) {
 		t.Errorf("run --once without a database: got %+v; want code 1", got)
 	}
 	early := start(t, "run", "--store", withTable(proxied), "--broker", kafka)
-	early.waitFor(t, "the store cannot be opened")
+	early.waitFor(t, "fails, trying again")
 	if code := early.end(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("after SIGTERM while waiting: code %d, want 0", code)
 	}
 
 	p := start(t, "run", "--store", withTable(proxied), "--broker", kafka)
-	p.waitFor(t, "the store cannot be opened")
+	p.waitFor(t, "fails, trying again")
 	forward(t, port, server)
 	p.waitFor(t, "`outbox migrate up`")
 	outbox(t, "migrate", "up", "--store", withTable(direct))

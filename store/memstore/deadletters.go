@@ -3,9 +3,9 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-outbox/outbox/core"
@@ -52,17 +52,14 @@ func (s *Store) RequeueDead(ctx context.Context, filter core.DeadLetterFilter) (
 
 // DiscardDead implements [core.DeadLetters].
 func (s *Store) DiscardDead(ctx context.Context, filter core.DeadLetterFilter, reason string) (int, error) {
-	why, err := kept("discarded", reason)
-	if state := cmp.Or(filter.State, core.StateParked); err == nil && state != core.StateParked {
-		err = &core.FieldError{Path: "filter.State", Reason: fmt.Sprintf("%q cannot be discarded, only %q", state, core.StateParked)}
-	}
-	if err != nil {
+	why, err := core.DiscardReason(reason)
+	if err := errors.Join(filter.ValidateDiscard(), err); err != nil {
 		return 0, fmt.Errorf("memstore: discard dead letters: %w", err)
 	}
 	return s.operate(ctx, filter, func(_ *table, rows []*row) {
 		now := time.Now()
 		for _, r := range rows {
-			r.state, r.since, r.reason = Discarded, now, why(r.reason)
+			r.state, r.since, r.reason = Discarded, now, before(why, r.reason)
 		}
 	})
 }
@@ -85,7 +82,7 @@ func (s *Store) Unblock(ctx context.Context, key ordering.Key) (unblocked int, e
 
 // SkipHead implements [core.DeadLetters].
 func (s *Store) SkipHead(ctx context.Context, key ordering.Key, reason string) (skipped int, err error) {
-	why, err := kept("skipped", reason)
+	why, err := core.SkipReason(reason)
 	if err != nil {
 		return 0, fmt.Errorf("memstore: skip head: %w", err)
 	}
@@ -95,7 +92,7 @@ func (s *Store) SkipHead(ctx context.Context, key ordering.Key, reason string) (
 				return
 			}
 			head := rows[0]
-			head.reason = why(head.reason)
+			head.reason = before(why, head.reason)
 			s.table.settle(head, Parked, time.Now())
 			s.table.rewind(head)
 			skipped++
@@ -109,19 +106,16 @@ func (s *Store) SkipHead(ctx context.Context, key ordering.Key, reason string) (
 func (s *Store) operate(
 	ctx context.Context, filter core.DeadLetterFilter, do func(t *table, rows []*row),
 ) (count int, err error) {
-	switch filter.State {
-	case "", core.StateParked, core.StateBlocked, core.StateDiscarded:
-	default:
-		return 0, fmt.Errorf("memstore: dead letters: %w",
-			&core.FieldError{Path: "filter.State", Reason: fmt.Sprintf("%q is unknown", filter.State)})
+	if err := filter.Validate(); err != nil {
+		return 0, fmt.Errorf("memstore: dead letters: %w", err)
 	}
 	err = s.call(ctx, Point{Op: OpDeadLetters}, func() error {
 		t := s.table
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		rows := make([]*row, 0, len(t.byID))
+		rows, now := make([]*row, 0, len(t.byID)), time.Now()
 		for _, r := range t.byID {
-			if r.matches(&filter) {
+			if r.deadState() != "" && filter.Matches(t.dead(r, now)) {
 				rows = append(rows, r)
 			}
 		}
@@ -147,19 +141,16 @@ func (r *row) deadState() core.DeadLetterState {
 	}
 }
 
-func (r *row) matches(f *core.DeadLetterFilter) bool {
-	is := func(want, got string) bool { return want == "" || want == got }
-	return r.deadState() == cmp.Or(f.State, core.StateParked) &&
-		(len(f.EventIDs) == 0 || slices.Contains(f.EventIDs, r.msg.EventID)) &&
-		is(f.Topic, r.msg.Topic) && is(f.AggregateType, r.msg.AggregateType) &&
-		is(f.AggregateID, r.msg.AggregateID) && is(f.EventType, r.msg.EventType) &&
-		strings.Contains(strings.ToLower(r.reason), strings.ToLower(f.Reason)) &&
-		(f.CreatedAfter.IsZero() || !r.created.Before(f.CreatedAfter)) &&
-		(f.CreatedBefore.IsZero() || r.created.Before(f.CreatedBefore))
-}
-
 func (t *table) dead(r *row, now time.Time) core.DeadLetter {
 	return core.DeadLetter{Record: r.record(t.origin, now), State: r.deadState(), Reason: r.reason, Since: r.since}
+}
+
+// before puts what a person decided before the old error.
+func before(decision, old string) string {
+	if old == "" {
+		return decision
+	}
+	return decision + "; " + old
 }
 
 // withKey calls do with the unsettled rows of a key, by id, under the lock, and wakes who sleeps.
@@ -174,24 +165,4 @@ func (t *table) withKey(key ordering.Key, do func(rows []*row)) {
 	}
 	do(rows)
 	t.announce()
-}
-
-// maxWhyBytes bounds what a person gives as a reason; the error that it is put before is bounded already.
-const maxWhyBytes = 500
-
-// kept returns what is kept with a row that a person decided about: the decision and why, then the old error.
-func kept(decision, why string) (func(old string) string, error) {
-	why = strings.ReplaceAll(strings.ToValidUTF8(strings.TrimSpace(why), "�"), "\x00", "�")
-	if why == "" {
-		return nil, &core.FieldError{Path: "reason", Reason: "is empty; say why"}
-	}
-	if len(why) > maxWhyBytes {
-		why = strings.ToValidUTF8(why[:maxWhyBytes], "")
-	}
-	return func(old string) string {
-		if old == "" {
-			return decision + ": " + why
-		}
-		return decision + ": " + why + "; " + old
-	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -80,19 +81,13 @@ func (s *Store) RequeueDead(ctx context.Context, filter core.DeadLetterFilter) (
 
 // DiscardDead is described at [core.DeadLetters]. A transaction has at most 1000 rows.
 func (s *Store) DiscardDead(ctx context.Context, filter core.DeadLetterFilter, reason string) (int, error) {
-	state, queries, err := s.deadQueries(filter)
-	if err == nil && state != core.StateParked {
-		err = &core.FieldError{Path: "filter.State", Reason: fmt.Sprintf("%q cannot be discarded, only %q", state, core.StateParked)}
-	}
-	why := ""
-	if err == nil {
-		why, err = decision("discarded", reason)
-	}
+	why, err := core.DiscardReason(reason)
+	err = errors.Join(filter.ValidateDiscard(), err)
 	discarded := 0
 	if err == nil {
 		discarded, err = inBatches(filter, func(args []any) (ids []int64, err error) {
 			err = s.write(ctx, func(tx *sql.Tx) error { // nobody need be told: the row is out of the order already
-				ids, err = changed(ctx, tx, queries.discard, append(args, why)...)
+				ids, err = changed(ctx, tx, s.queries.dead[core.StateParked].discard, append(args, why)...)
 				return err
 			})
 			return ids, err
@@ -115,7 +110,7 @@ func (s *Store) Unblock(ctx context.Context, key ordering.Key) (int, error) {
 
 // SkipHead is described at [core.DeadLetters].
 func (s *Store) SkipHead(ctx context.Context, key ordering.Key, reason string) (int, error) {
-	why, err := decision("skipped", reason)
+	why, err := core.SkipReason(reason)
 	var ids []int64
 	if err == nil {
 		ids, err = s.rewind(ctx, s.queries.skipHead, key.Topic, key.AggregateType, key.AggregateID, why)
@@ -128,12 +123,11 @@ func (s *Store) SkipHead(ctx context.Context, key ordering.Key, reason string) (
 
 // deadQueries are the queries for the state of the filter.
 func (s *Store) deadQueries(filter core.DeadLetterFilter) (core.DeadLetterState, deadQueries, error) {
-	state := cmp.Or(filter.State, core.StateParked)
-	queries, known := s.queries.dead[state]
-	if !known {
-		return "", deadQueries{}, &core.FieldError{Path: "filter.State", Reason: fmt.Sprintf("%q is unknown", state)}
+	if err := filter.Validate(); err != nil {
+		return "", deadQueries{}, err
 	}
-	return state, queries, nil
+	state := cmp.Or(filter.State, core.StateParked)
+	return state, s.queries.dead[state], nil
 }
 
 // inBatches changes the rows that the filter selects, by id, until a batch is not full. It returns how many.
@@ -166,19 +160,4 @@ func firstMilli(t time.Time) any {
 		return nil
 	}
 	return t.Add(time.Millisecond - 1).UnixMilli()
-}
-
-// maxWhyBytes bounds what a person gives as a reason; the error that it is put before is bounded already.
-const maxWhyBytes = 500
-
-// decision is what is put before the error of a row that a person decided about.
-func decision(what, why string) (string, error) {
-	why = strings.ReplaceAll(strings.ToValidUTF8(strings.TrimSpace(why), "�"), "\x00", "�")
-	if why == "" {
-		return "", &core.FieldError{Path: "reason", Reason: "is empty; say why"}
-	}
-	if len(why) > maxWhyBytes {
-		why = strings.ToValidUTF8(why[:maxWhyBytes], "")
-	}
-	return what + ": " + why, nil
 }

@@ -60,27 +60,17 @@ func postgresFromURL(raw string) (s postgresSettings, err error) {
 			return s, fmt.Errorf("postgres: lanes: %q is not a number", lanes)
 		}
 	}
+	if partitioned := take("partitioned"); partitioned != "" {
+		if s.Partitioned, err = strconv.ParseBool(partitioned); err != nil {
+			return s, fmt.Errorf("postgres: partitioned: %q is not true or false", partitioned)
+		}
+	}
 	address.RawQuery = parameters.Encode()
 	s.DSN = address.String()
 	return s, nil
 }
 
+// openPostgres connects to nothing: the first call does.
 func openPostgres(ctx context.Context, s postgresSettings) (*postgres.Store, error) {
 	return postgres.Open(ctx, s.Config)
-}
-
-func offlinePostgres(ctx context.Context, s postgresSettings) (offline, error) {
-	pool, err := pgxpool.New(ctx, s.DSN) // connects when it is first used
-	if err != nil {
-		return offline{}, err
-	}
-	store, err := postgres.New(pool, s.Config)
-	if err != nil {
-		pool.Close()
-		return offline{}, err
-	}
-	return offline{Store: store, Migrator: store, release: func() error {
-		pool.Close()
-		return nil
-	}}, nil
 }

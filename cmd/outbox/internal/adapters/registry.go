@@ -33,7 +33,7 @@ func Registry(log *slog.Logger) config.Registry {
 // Offline is the Registry with stores that connect to nothing and know only their Migrations.
 func Offline(log *slog.Logger) config.Registry {
 	return registry(log, map[string]config.StoreFactory{
-		"postgres": config.Store(offlinePostgres, postgresFromURL),
+		"postgres": config.Store(openPostgres, postgresFromURL),
 		"sqlite":   config.Store(offlineSQLite, sqliteFromURL),
 	})
 }
@@ -63,9 +63,6 @@ func registry(log *slog.Logger, stores map[string]config.StoreFactory) config.Re
 		},
 	}
 }
-
-// Remote tells whether a store of this type is a server, which may come up later than we do.
-func Remote(store string) bool { return store == "postgres" }
 
 // memory reads the URL of what has no address.
 func memory[C any](url string) (c C, err error) {

@@ -89,9 +89,7 @@ func (d *deadFlags) addFilter(flags *pflag.FlagSet) {
 // parse makes the filter of the flags.
 func (d *deadFlags) parse() error {
 	d.filter.State = core.DeadLetterState(d.state)
-	switch d.filter.State {
-	case core.StateParked, core.StateBlocked, core.StateDiscarded:
-	default:
+	if d.filter.Validate() != nil {
 		return errors.New("--state: must be parked, blocked or discarded")
 	}
 	var afterErr, beforeErr error
@@ -205,7 +203,7 @@ func (p *program) deadDiscard(ctx context.Context, store core.DeadLetters, flags
 	if err := flags.selective(); err != nil {
 		return err
 	}
-	if flags.filter.State != core.StateParked {
+	if flags.filter.ValidateDiscard() != nil {
 		return usage(errors.New("--state: only parked events can be discarded; `outbox keys skip` parks a blocked one"))
 	}
 	if flags.why == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-outbox/outbox/cmd/outbox/internal/adapters"
 	"github.com/go-outbox/outbox/config"
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/notify"
 )
 
 // closeTimeout bounds closing the broker's connections, which have nothing left to do.
@@ -54,9 +55,8 @@ func (p *program) run(ctx context.Context, flags runFlags) error {
 
 // dispatch opens both ends and runs a dispatcher between them.
 func (p *program) dispatch(ctx context.Context, loaded *config.Config, once bool) (err error) {
-	settings := loaded.Dispatcher(p.log)
-	store, err := p.openStore(ctx, loaded, settings.WithDefaults().Outage, once)
-	if store == nil {
+	store, err := loaded.OpenStore(ctx, p.log)
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
@@ -67,7 +67,17 @@ func (p *program) dispatch(ctx context.Context, loaded *config.Config, once bool
 	defer func() { err = errors.Join(err, closeBroker(ctx, broker)) }()
 
 	count := &tally{}
+	settings := loaded.Dispatcher(p.log)
 	settings.Observer = count
+	if webhook, wanted := loaded.Notify(p.log); wanted {
+		hook, err := notify.New(webhook)
+		if err != nil {
+			return err
+		}
+		settings.Observer = observers{count, hook}
+		end := beside(ctx, hook.Run)
+		defer func() { err = errors.Join(err, end()) }()
+	}
 	dispatcher, err := core.NewDispatcher(store, broker, settings)
 	if err != nil {
 		return err
@@ -79,26 +89,14 @@ func (p *program) dispatch(ctx context.Context, loaded *config.Config, once bool
 	return dispatcher.Run(ctx)
 }
 
-// openStore opens the store. A server that cannot be reached yet is waited for, unless the run is for once. When a
-// signal ends the waiting there is neither a store nor an error.
-func (p *program) openStore(
-	ctx context.Context, loaded *config.Config, backoff core.Backoff, once bool,
-) (core.Store, error) {
-	for failures := 1; ; failures++ {
-		store, err := loaded.OpenStore(ctx, p.log)
-		switch {
-		case err == nil:
-			return store, nil
-		case !adapters.Remote(loaded.StoreType()) || once:
-			return nil, err
-		}
-		wait := backoff.Delay(failures)
-		p.log.Warn("the store cannot be opened, trying again", "retry_in", wait, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, nil
-		}
+// beside runs in a goroutine what outlives a signal, until the returned function ends it and waits.
+func beside(ctx context.Context, run func(context.Context) error) (end func() error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	return func() error {
+		stop()
+		return <-ended
 	}
 }
 
@@ -129,6 +127,16 @@ func closeBroker(ctx context.Context, broker core.Broker) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	return broker.Close(ctx)
+}
+
+// observers are told one after the other.
+type observers []core.Observer
+
+// Observe implements [core.Observer].
+func (o observers) Observe(event core.Event) {
+	for _, observer := range o {
+		observer.Observe(event)
+	}
 }
 
 // tally counts what a run did, for its last line.
