@@ -40,6 +40,12 @@ func TestDispatcher_APoisonThatLooksLikeAnOutageIsFoundAndParked(t *testing.T) {
 						Script: breaks(plan, poison...), MaxInFlight: 4, KeyGuarantee: core.PrefixPerKey,
 					})
 					s.cfg.Retry.MaxAttempts = 3
+					pauses := 0
+					s.cfg.Observer = observerFunc(func(e core.Event) {
+						if _, ok := e.(core.PauseEvent); ok {
+							pauses++
+						}
+					})
 					s.enqueue("orders", 500, 50)
 					_, stop := s.start()
 					for range 60 { // what tells a poison from an outage is that others work
@@ -51,6 +57,9 @@ func TestDispatcher_APoisonThatLooksLikeAnOutageIsFoundAndParked(t *testing.T) {
 						t.Fatal(err)
 					}
 					s.delivered("orders", poison...)
+					if pauses > 40 { // two events, three attempts each, and what it takes to find them
+						t.Errorf("everything was paused %d times", pauses)
+					}
 					for _, row := range s.store.Rows() {
 						wants := memstore.Published
 						if row.EventID == poison[0] || row.EventID == poison[1] {
