@@ -27,14 +27,15 @@ type circuit struct {
 // pause opens the circuit of the outlet, because of what publishing the record said; nil when nothing was published.
 func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError, cause *Record) {
 	c := l.circuits[outlet]
-	if c == nil {
+	switch {
+	case c == nil:
 		c = &circuit{}
 		l.circuits[outlet] = c
-	} else if c.halted {
+	case c.halted:
 		return
-	} else if !c.halfOpen {
+	case !c.halfOpen: // another call that began before the circuit opened
 		c.err = pe
-		return // another call that began before the circuit opened
+		return
 	}
 	c.failures++
 	wait := max(pe.RetryAfter, l.delay(l.cfg.Outage, c.failures))

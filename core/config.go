@@ -105,7 +105,7 @@ func (c Config) WithDefaults() Config {
 	})
 	c.TopicRetry = slices.Clone(c.TopicRetry)
 	for i := range c.TopicRetry {
-		c.TopicRetry[i].Retry = c.TopicRetry[i].Retry.withDefaults(c.Retry)
+		c.TopicRetry[i].Retry = c.TopicRetry[i].withDefaults(c.Retry)
 	}
 	c.Outage = c.Outage.withDefaults(Backoff{Initial: 200 * time.Millisecond, Max: 15 * time.Second, Multiplier: 2})
 	if c.Route == nil {

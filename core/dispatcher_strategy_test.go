@@ -132,7 +132,7 @@ func newAdopting(t *testing.T, server *membroker.Server, seed uint64) *adopting 
 	t.Helper()
 	return &adopting{
 		Broker: membroker.New(membroker.Config{Server: server, MaxInFlight: 3}), t: t,
-		random:  rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a test that can be repeated
+		random:  rand.New(rand.NewPCG(seed, 0)),
 		current: map[string]string{}, prepared: map[*core.Record]string{}, calls: map[string]int{},
 		begun: map[string]map[string][]time.Time{},
 	}
@@ -267,7 +267,7 @@ func TestDispatcher_GoesOverToTheStrategyThatTheStoreHas(t *testing.T) {
 		var dispatchers []*core.Dispatcher
 		var stops []func() error
 		for i := range 2 {
-			b := newAdopting(t, s.broker.Server(), uint64(i)) //nolint:gosec // small
+			b := newAdopting(t, s.broker.Server(), uint64(i))
 			b.publish, b.prepare = 200*time.Millisecond, time.Millisecond
 			d, stop := s.run(s.store.Replica(), b)
 			brokers, dispatchers, stops = append(brokers, b), append(dispatchers, d), append(stops, stop)
@@ -343,7 +343,7 @@ func TestDispatcher_PreparesAnewAfterGoingOver(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test that can be repeated
+				random := rand.New(rand.NewPCG(seed, 1))
 				s := newSystem(t, memstore.Config{Lanes: 32}, membroker.Config{})
 				s.cfg.LeaseTTL, s.cfg.PublishTimeout = time.Second, time.Second
 				s.cfg.FetchSize = 20
@@ -541,7 +541,8 @@ func TestSwitching(t *testing.T) {
 		t.Errorf("%q is read as %+v, %t", want, got, ok)
 	}
 	for _, other := range []string{
-		"", "none/v1", "switching: none/v1", "shards/v1:256:g1 -> shards/v1:512:g2"} {
+		"", "none/v1", "switching: none/v1", "shards/v1:256:g1 -> shards/v1:512:g2",
+	} {
 		if got, ok := core.ParseSwitching(other); ok {
 			t.Errorf("%q is read as %+v", other, got)
 		}

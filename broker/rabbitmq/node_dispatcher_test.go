@@ -73,7 +73,7 @@ func (n *node) testRestartUnderADispatcher(t *testing.T) {
 		byID[r.EventID] = r
 	}
 	for _, id := range ids {
-		_ = j.handle(t.Context(), rabbitmq.Delivery{Message: byID[id].Message}) //nolint:errcheck // never fails
+		_ = j.handle(t.Context(), rabbitmq.Delivery{Message: byID[id].Message})
 	}
 	j.wantOrder(t, shop.written())
 }

@@ -156,7 +156,7 @@ func TestReshardingGoesOnWhereItBrokeOff(t *testing.T) {
 	}
 	run := func(ctx context.Context, k *keeper) error {
 		k.FingerprintKeeper = shop.store
-		return g.resharding(t, k).Run(ctx)
+		return g.resharding(t, k).Run(ctx) //nolint:contextcheck // the servers of a test end with it
 	}
 	boom := errors.New("boom")
 	err := run(t.Context(), &keeper{before: func(string) error { return boom }})

@@ -87,7 +87,7 @@ func (e *elastic) config() sqs.Config {
 
 func (e *elastic) start() {
 	e.t.Helper()
-	e.server = exec.CommandContext(context.WithoutCancel(e.t.Context()), e.java, "-Xmx256m", //nolint:gosec // installed here
+	e.server = exec.CommandContext(context.WithoutCancel(e.t.Context()), e.java, "-Xmx256m",
 		"-Dconfig.file="+filepath.Join(e.dir, "elasticmq.conf"), "-cp", e.libs+"/*", "org.elasticmq.server.Main")
 	if err := e.server.Start(); err != nil {
 		e.t.Fatal(err)
