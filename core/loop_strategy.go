@@ -148,7 +148,7 @@ func (l *loop) refuse(outlet ordering.Outlet, a *agreement, ours, theirs string)
 	l.disagree(outlet, a, &PublishError{
 		Class: ClassMisconfigured, Scope: ScopeDestination, Code: "STRATEGY_CHANGED", Err: fmt.Errorf(
 			"%s was published with the ordering strategy %q until now, this dispatcher is configured with %q: a key would go "+
-				"another way than its earlier events; let the consumers finish, then accept the new strategy in the store, "+
+				"another way than its earlier events; let the consumers finish, then accept the new strategy (outbox strategy accept), "+
 				"or restore the old configuration", nameOf(outlet), theirs, ours),
 	})
 }

@@ -78,7 +78,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage(errors.New("unknown command; known are config, dead, keys, migrate, run and version"))
+				return usage(errors.New("unknown command; known are config, dead, keys, migrate, run, strategy and version"))
 			}
 			return nil
 		},
@@ -88,7 +88,7 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.out)
 	root.SetErr(p.errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(p.runCommand(), p.migrateCommand(), p.deadCommand(), p.keysCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.migrateCommand(), p.deadCommand(), p.keysCommand(), p.strategyCommand(), p.configCommand(), p.versionCommand())
 	return root
 }
 
