@@ -56,7 +56,6 @@ quickstart: ## Run the quickstart example
 
 .PHONY: chaos
 chaos: ## Dispatchers on real services while everything fails: make chaos CHAOS="-duration 1m -broker kafka"
-	@scripts/services up postgres rabbitmq kafka sqs >/dev/null # installs what is missing; the runs use servers of their own
 	go run ./internal/chaos $(CHAOS)
 
 .PHONY: bench-core

@@ -1,0 +1,219 @@
+package link_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-outbox/outbox/internal/chaos/link"
+)
+
+// echo is a server that sends every line back, and says when it has got one.
+func echo(t *testing.T) (address string, got <-chan string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close() //nolint:errcheck // the other side has gone
+				for in := bufio.NewReader(conn); ; {
+					line, err := in.ReadString('\n')
+					if err != nil {
+						return
+					}
+					lines <- line
+					if _, err := io.WriteString(conn, line); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	return l.Addr().String(), lines
+}
+
+// client is a connection through a link.
+type client struct {
+	t *testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func connect(t *testing.T, l *link.Link) *client {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &client{t: t, Conn: conn, in: bufio.NewReader(conn)}
+}
+
+func (c *client) send(line string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, line); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// receive waits for a line; how long says how patient.
+func (c *client) receive(patience time.Duration) (string, error) {
+	c.t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		c.t.Fatal(err)
+	}
+	return c.in.ReadString('\n')
+}
+
+func (c *client) wantEcho(line string) {
+	c.t.Helper()
+	c.send(line)
+	if got, err := c.receive(20 * time.Second); got != line || err != nil {
+		c.t.Errorf("got %q, %v; want the echo of %q", got, err, line)
+	}
+}
+
+func (c *client) wantSilence() {
+	c.t.Helper()
+	if got, err := c.receive(200 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Errorf("got %q, %v; want nothing at all", got, err)
+	}
+}
+
+func (c *client) wantClosed() {
+	c.t.Helper()
+	if got, err := c.receive(20 * time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Errorf("got %q, %v; want a lost connection", got, err)
+	}
+}
+
+func newLink(t *testing.T) (*link.Link, <-chan string) {
+	t.Helper()
+	address, got := echo(t)
+	l, err := link.New("test", "127.0.0.1:0", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l, got
+}
+
+func TestCutAndDown(t *testing.T) {
+	t.Parallel()
+	l, _ := newLink(t)
+	c := connect(t, l)
+	c.wantEcho("one\n")
+	if err := l.Cut(); err != nil {
+		t.Fatal(err)
+	}
+	c.wantClosed()
+	c = connect(t, l)
+	c.wantEcho("two\n")
+	l.Down()
+	c.wantClosed()
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address()); err == nil {
+		_ = conn.Close()
+		t.Error("a link that is down has accepted a connection")
+	}
+	if err := errors.Join(l.Up(), l.Up()); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, l).wantEcho("three\n")
+}
+
+func TestNothingBringsABlockedLinkUp(t *testing.T) {
+	t.Parallel()
+	l, _ := newLink(t)
+	c := connect(t, l)
+	c.wantEcho("one\n")
+	l.Block()
+	c.wantClosed()
+	if err := errors.Join(l.Up(), l.Cut(), l.Hole(), l.Heal(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address()); err == nil {
+		_ = conn.Close()
+		t.Error("a blocked link has accepted a connection")
+	}
+	if err := l.Unblock(); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, l).wantEcho("two\n")
+}
+
+func TestHoleIsSilentInBothDirections(t *testing.T) {
+	t.Parallel()
+	l, got := newLink(t)
+	old := connect(t, l)
+	old.wantEcho("one\n")
+	<-got
+	if err := l.Hole(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*client{old, connect(t, l)} {
+		c.send("two\n")
+		c.wantSilence()
+	}
+	if err := l.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old.wantClosed()
+	connect(t, l).wantEcho("three\n")
+	if line := <-got; line != "three\n" {
+		t.Errorf("the server has got %q through a hole", line)
+	}
+}
+
+func TestMuteLosesAnswersAlone(t *testing.T) {
+	t.Parallel()
+	l, got := newLink(t)
+	c := connect(t, l)
+	if err := l.Mute(); err != nil {
+		t.Fatal(err)
+	}
+	c.send("one\n")
+	if line := <-got; line != "one\n" {
+		t.Errorf("the server has got %q", line)
+	}
+	c.wantSilence()
+	if err := l.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, l).wantEcho("two\n")
+}
+
+func TestSlowLosesNothing(t *testing.T) {
+	t.Parallel()
+	l, _ := newLink(t)
+	if err := l.Slow(20*time.Millisecond, 100); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, l)
+	for _, line := range []string{"one\n", "two\n", "three\n"} {
+		c.wantEcho(line)
+	}
+	if err := l.Slow(20*time.Millisecond, 100); err == nil {
+		t.Error("a link was made slow twice")
+	}
+	if err := errors.Join(l.Heal(t.Context()), l.Slow(20*time.Millisecond, 100), l.Heal(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
