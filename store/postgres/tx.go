@@ -14,14 +14,19 @@ import (
 type pgxTx struct{ tx pgx.Tx }
 
 func (t pgxTx) insert(ctx context.Context, q queries, keys []int64, rows *messageArrays) (int64, error) {
-	args := []any{rows.eventIDs, rows.topics, rows.types, rows.ids, rows.eventTypes, q.payloads(rows), rows.headers}
+	statement, args := q.insert, []any{rows.eventIDs, rows.topics, rows.types, rows.ids, rows.eventTypes, q.payloads(rows), rows.headers}
+	if len(rows.eventIDs) == 1 && q.insertOne != "" {
+		statement, args = q.insertOne, []any{
+			rows.eventIDs[0], rows.topics[0], rows.types[0], rows.ids[0], rows.eventTypes[0], q.payload(rows), rows.headers[0],
+		}
+	}
 	if len(keys) == 0 {
-		tag, err := t.tx.Exec(ctx, q.insert, args...)
+		tag, err := t.tx.Exec(ctx, statement, args...)
 		return tag.RowsAffected(), err
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(q.lockKeys, keys)
-	batch.Queue(q.insert, args...)
+	batch.Queue(statement, args...)
 	results := t.tx.SendBatch(ctx, batch)
 	_, lockErr := results.Exec()
 	tag, err := results.Exec()
