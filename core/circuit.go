@@ -20,8 +20,9 @@ type circuit struct {
 	until      time.Time // open: when to try; half open: when to give up waiting for the trial
 	halfOpen   bool
 	trial      *lane
-	publishing bool // the trial's record is under way
-	halted     bool // for a blocked record: not tried before a person has acted
+	publishing bool            // the trial's record is under way
+	halted     bool            // for a blocked record: not tried before a person has acted
+	blockedAt  ordering.Outlet // where the blocked record stands, when halted
 }
 
 // pause opens the circuit of the outlet, because of what publishing the record said; nil when nothing was published.
@@ -66,6 +67,13 @@ func (l *loop) haltFor(now time.Time, r *Record, outlet ordering.Outlet) {
 	if l.cfg.retryOf(r.Topic).Exhausted != ExhaustedHalt {
 		return
 	}
+	l.halt(now, outlet, outlet, fmt.Errorf("halted for event %q of key %s, which is blocked: unblock the key or skip its head",
+		r.EventID, r.Key()))
+	l.observe(HaltEvent{Broker: outlet.Broker, Destination: outlet.Destination, Record: r})
+}
+
+// halt opens the circuit of an outlet for a record that is blocked at one.
+func (l *loop) halt(now time.Time, outlet, blockedAt ordering.Outlet, why error) {
 	c := l.circuits[outlet]
 	if c == nil {
 		c = &circuit{}
@@ -74,12 +82,41 @@ func (l *loop) haltFor(now time.Time, r *Record, outlet ordering.Outlet) {
 	if c.halted {
 		return
 	}
-	*c = circuit{failures: c.failures, halted: true, err: fmt.Errorf("halted for event %q of key %s, which is blocked: "+
-		"unblock the key or skip its head", r.EventID, r.Key())}
+	*c = circuit{failures: c.failures, halted: true, blockedAt: blockedAt, err: why}
 	l.pauseGates(now, outlet)
-	l.log.Error("halted: nothing more is published there until a person has acted", "what", nameOf(outlet), "event_id", r.EventID,
-		"id", r.ID, "topic", r.Topic, "key", r.Key().String())
-	l.observe(HaltEvent{Broker: outlet.Broker, Destination: outlet.Destination, Record: r})
+	l.log.Error("halted: nothing more is published there until a person has acted", "what", nameOf(outlet), "error", why)
+}
+
+// place finds out where records go that could not be prepared: with the others of their topic. Only who halts topics has
+// to know. Before one of the topic could be prepared its name has to do; when that is learnt, what was halted under the
+// name is halted there.
+func (l *loop) place(batches ...[]*entry) {
+	if !l.halts {
+		return
+	}
+	for _, entries := range batches {
+		for _, e := range entries {
+			if topic := e.Value.record.Topic; e.Value.err == nil && l.places[topic] != e.Outlet {
+				l.places[topic] = e.Outlet
+				if byName := (ordering.Outlet{Destination: topic}); byName != e.Outlet && l.circuits[byName] != nil && l.circuits[byName].halted {
+					l.halt(time.Now(), e.Outlet, byName, l.circuits[byName].err)
+				}
+			}
+		}
+	}
+	for _, entries := range batches {
+		for _, e := range entries {
+			if e.Value.err == nil {
+				continue
+			}
+			topic := e.Value.record.Topic
+			if outlet, known := l.places[topic]; known {
+				e.Outlet = outlet
+			} else {
+				e.Outlet = ordering.Outlet{Destination: topic}
+			}
+		}
+	}
 }
 
 // halted reports whether a destination is halted.
@@ -107,7 +144,7 @@ func (l *loop) tryCircuits(now time.Time) {
 	for _, outlet := range l.outletsInTrouble() {
 		c := l.circuits[outlet]
 		if c.halted {
-			if !l.blocked(outlet) {
+			if !l.blocked(c.blockedAt) {
 				l.log.Info("goes on: no blocked event stands against it any more", "what", nameOf(outlet))
 				l.resume(now, outlet, false)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-outbox/outbox/broker/membroker"
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/ordering"
 	"github.com/go-outbox/outbox/store/memstore"
 )
 
@@ -285,6 +286,36 @@ func TestField_026_ADeadLetterWhoseCopyFailsIsKept(t *testing.T) {
 		if row, _ := s.store.Row(poison); row.State != memstore.Parked {
 			t.Errorf("the row is %s, want parked", row.State)
 		}
+	})
+}
+
+// A record that cannot even be prepared halts its own topic, and nothing else.
+func TestDispatcher_AHaltForWhatCannotBePreparedIsForItsTopic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const poison = "orders/a0/1"
+		s := newSystem(t, memstore.Config{Lanes: 4}, membroker.Config{MaxMessageBytes: 400})
+		s.cfg.Retry.Exhausted = core.ExhaustedHalt
+		large := s.message("orders", "a0")
+		large.Payload = []byte(`"` + strings.Repeat("x", 1000) + `"`)
+		s.commit(large)
+		s.enqueue("bills", 10, 10)
+		d, stop := s.start()
+		wait(10 * time.Second)
+		s.enqueue("orders", 50, 10)
+		s.enqueue("bills", 10, 10)
+		wait(10 * time.Minute)
+		if got := len(s.broker.Messages("orders")); got != 0 || d.Health().Ready {
+			t.Errorf("%d events arrived at the halted topic, ready is %v", got, d.Health().Ready)
+		}
+		s.delivered("bills")
+		key := ordering.Key{Topic: "orders", AggregateType: "thing", AggregateID: "a0"}
+		if n, err := s.store.SkipHead(t.Context(), key, "too large"); n != 1 || err != nil {
+			t.Fatalf("skipped %d: %v", n, err)
+		}
+		wait(10 * time.Second)
+		s.stopAll(stop)
+		s.delivered("orders", poison)
 	})
 }
 

@@ -36,6 +36,8 @@ type loop struct {
 	copies   []deadLetterCopy // that wait to be published
 	circuits map[ordering.Outlet]*circuit
 	suspects suspects
+	halts    bool                       // some topics are halted for a blocked record
+	places   map[string]ordering.Outlet // where the records of a topic go, if so
 	troubles troubles
 	// agreements are the destinations whose ordering strategy was compared with the store's.
 	agreements map[ordering.Outlet]*agreement
@@ -84,7 +86,8 @@ func newLoop(d *Dispatcher, once bool) *loop {
 		publish: newPublisher(d.broker),
 		log:     d.cfg.Logger.With("outbox", d.cfg.Name, "member", member),
 		member:  member, queue: ordering.NewQueue[job](), lanes: map[int]*lane{}, dropped: map[int]uint64{},
-		circuits: map[ordering.Outlet]*circuit{}, suspects: newSuspects(), agreements: map[ordering.Outlet]*agreement{},
+		circuits: map[ordering.Outlet]*circuit{}, suspects: newSuspects(),
+		halts: d.cfg.halts(), places: map[string]ordering.Outlet{}, agreements: map[ordering.Outlet]*agreement{},
 		results: make(chan func(), 16),
 	}
 	l.troubles.log = l.log

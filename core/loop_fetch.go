@@ -209,6 +209,7 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 	count, cut := 0, false
 	for i, f := range lanes {
 		b := &batch.Lanes[i]
+		l.tellParked(b.Parked)
 		switch {
 		case f.gate.Dropped():
 		case b.Refused:
@@ -219,6 +220,7 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 			f.gate.Drop()
 			f.lane.gate, f.lane.after = l.newLane(f.lane.Lease).gate, l.publish.last
 		default:
+			l.place(replies[i].Records, replies[i].Heads)
 			l.suspects.mark(replies[i].Records)
 			l.suspects.mark(replies[i].Heads)
 			f.gate.EndFetch(now, replies[i])
@@ -230,6 +232,16 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 	l.fetcher.foundNothing = count == 0 && !cut && len(lanes) == len(l.lanes)
 	l.pace(now, count, cut)
 	l.observe(FetchEvent{Lanes: len(lanes), Records: count, Took: took})
+}
+
+// tellParked tells of what the store has parked itself.
+func (l *loop) tellParked(parked []DeadLetter) {
+	for _, d := range parked {
+		r := d.Record
+		l.log.Error("parked: no message can be made of the row", "event_id", r.EventID, "id", r.ID, "topic", r.Topic,
+			"key", r.Key().String(), "reason", d.Reason)
+		l.observe(ParkEvent{Record: r, Attempts: r.Attempts, Reason: d.Reason})
+	}
 }
 
 // haltForBlocked halts the destinations of records that were blocked before this dispatcher came.

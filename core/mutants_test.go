@@ -137,11 +137,15 @@ func TestDispatcher_MutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a halted topic never goes on", File: "circuit.go", Test: "AHaltedTopic",
-			From: "if !l.blocked(outlet) {", To: "if false {",
+			From: "if !l.blocked(c.blockedAt) {", To: "if false {",
 		},
 		{
 			Name: "a key is in two calls at once after a failover", File: "loop_fetch.go", Test: "AKeyIsNeverInTwoCalls",
 			From: "!l.publish.returned(lane.after) ||", To: "",
+		},
+		{
+			Name: "what cannot be prepared halts every topic", File: "circuit.go", Test: "AHaltForWhatCannotBePrepared",
+			From: "e.Outlet = ordering.Outlet{Destination: topic}", To: "_ = topic",
 		},
 		{
 			Name: "memory is not bounded", File: "loop_fetch.go", Test: "MemoryIsBounded",

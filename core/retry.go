@@ -62,6 +62,12 @@ func (r Retry) validate(field string, require require) {
 	require(slices.Contains(known, r.Exhausted), field+".Exhausted", "is %q, must be one of %q", r.Exhausted, known)
 }
 
+// halts reports whether some topics are halted.
+func (c Config) halts() bool {
+	return c.Retry.Exhausted == ExhaustedHalt ||
+		slices.ContainsFunc(c.TopicRetry, func(t TopicRetry) bool { return t.Exhausted == ExhaustedHalt })
+}
+
 // retryOf returns what counts for the records of a topic.
 func (c Config) retryOf(topic string) Retry {
 	for _, t := range c.TopicRetry {

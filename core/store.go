@@ -154,6 +154,9 @@ type LaneBatch struct {
 	Records []*Record
 	// Heads are those of LaneFetch.Heads that still exist unsettled, in any order.
 	Heads []*Record
+	// Parked are dead letters that the store has made itself, under the lease: rows that no message can be made of, whose
+	// headers cannot be read for example. They are in no other list; the dispatcher tells of them.
+	Parked []DeadLetter
 	// Rewound are ids that were made unsettled again (requeue, replay) since the last reply. The store need not rewind
 	// itself: the dispatcher asks for each of them again, for one that it holds as soon as it lets go of it. A store
 	// that may have lost such a list names every id in Held and starts the lane anew.

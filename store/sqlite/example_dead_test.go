@@ -31,7 +31,7 @@ func enqueueExample(ctx context.Context, store *sqlite.Store, status core.Status
 	}
 	_, err = store.Settle(ctx, core.Settlement{Member: "m", Leases: leases.Held, Items: []core.SettleItem{{
 		Record: batch.Lanes[0].Records[0], Status: status, Attempts: 1,
-		Reason: "kafka: topic orders: the message has 2 MB, the broker takes 1 MB",
+		Reason: "MESSAGE_TOO_LARGE: kafka: topic orders: the message has 2 MB, the broker takes 1 MB",
 	}}})
 	_, leaveErr := store.Lease(ctx, core.LeaseRequest{Member: "m", Leave: true})
 	return errors.Join(err, leaveErr)
@@ -57,7 +57,7 @@ func ExampleStore_RequeueDead() {
 		return
 	}
 
-	tooLarge := core.DeadLetterFilter{Topic: "orders", Reason: "takes 1 MB"}
+	tooLarge := core.DeadLetterFilter{Topic: "orders", Reason: "too_large"}
 	for after := int64(0); ; {
 		page, err := store.ListDead(ctx, tooLarge, after, 100)
 		if err != nil {
@@ -89,7 +89,7 @@ func ExampleStore_RequeueDead() {
 		fmt.Println(m.Headers["event_id"], m.Headers["outbox_replay"])
 	}
 	// Output:
-	// evt_1 of ord_1 - kafka: topic orders: the message has 2 MB, the broker takes 1 MB
+	// evt_1 of ord_1 - MESSAGE_TOO_LARGE: kafka: topic orders: the message has 2 MB, the broker takes 1 MB
 	// 1 requeued: <nil>
 	// evt_1 1
 	// evt_2
@@ -117,7 +117,7 @@ func ExampleStore_DiscardDead() {
 	fmt.Println(n, "back:", err)
 	// Output:
 	// 1 discarded: <nil>
-	// discarded: a test order, see OPS-7; kafka: topic orders: the message has 2 MB, the broker takes 1 MB <nil>
+	// discarded: a test order, see OPS-7; MESSAGE_TOO_LARGE: kafka: topic orders: the message has 2 MB, the broker takes 1 MB <nil>
 	// 1 back: <nil>
 }
 

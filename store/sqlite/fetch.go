@@ -45,7 +45,6 @@ func (s *Store) fetchLane(ctx context.Context, req core.FetchRequest, lane core.
 		if err := s.write(ctx, func(tx *sql.Tx) error { return p.tidy(ctx, tx) }); err != nil {
 			return core.LaneBatch{}, err
 		}
-		p.logParked(ctx)
 	}
 	// An id above the newest of the snapshot is drawn after it: there is one writer. So the position may pass the rows
 	// that were left out, and the next fetch need not look at them again.
@@ -54,7 +53,7 @@ func (s *Store) fetchLane(ctx context.Context, req core.FetchRequest, lane core.
 		upTo, position = p.cutAt, p.cutAt
 	}
 	return core.LaneBatch{
-		After: p.after, UpTo: upTo, Records: p.records, Heads: p.heads,
+		After: p.after, UpTo: upTo, Records: p.records, Heads: p.heads, Parked: p.parked(),
 		Rewound: s.cursor.finish(lane.Epoch, position),
 	}, nil
 }
@@ -201,9 +200,12 @@ func (p *page) tidy(ctx context.Context, tx *sql.Tx) error {
 	)
 }
 
-func (p *page) logParked(ctx context.Context) {
+// parked are the rows that tidy has parked.
+func (p *page) parked() []core.DeadLetter {
+	var parked []core.DeadLetter
 	for _, u := range p.unreadable {
-		p.store.cfg.Logger.ErrorContext(ctx, "outbox record parked: it cannot be read",
-			"table", p.store.cfg.Table, "outbox_id", u.record.ID, "reason", u.fault)
+		u.record.Attempts++
+		parked = append(parked, core.DeadLetter{Record: u.record, State: core.StateParked, Reason: u.fault})
 	}
+	return parked
 }

@@ -125,7 +125,7 @@ func TestField_082_UnreadableRowDoesNotBlock(t *testing.T) {
 	req := m.request()
 	req.MaxRecords = 3 // the poison alone fills two replies
 	for range 2 {
-		if got := m.do(req); len(got.Records) != 0 || got.UpTo == core.EverythingAbove {
+		if got := m.do(req); len(got.Records) != 0 || got.UpTo == core.EverythingAbove || len(got.Parked) != 3 || got.Parked[0].Reason == "" {
 			t.Fatalf("a reply of poison: %v up to %d, want none and more to come", eventIDs(got.Records), got.UpTo)
 		}
 	}

@@ -70,6 +70,9 @@ func (p *program) accept(ctx context.Context, loaded *config.Config, flags strat
 	if err != nil {
 		return err
 	}
+	if ours == "" {
+		return usage(errors.New("--of: there are several brokers; name the one that the log names, or that routes lead to"))
+	}
 	theirs, err := store.Fingerprint(ctx, flags.broker, flags.destination, ours)
 	switch _, switching := core.ParseSwitching(theirs); {
 	case err != nil:
