@@ -16,7 +16,10 @@ import (
 	"github.com/go-outbox/outbox/core"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The proxy of the tests may leave a goroutine behind when a slow connection is cut.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+}
 
 // numbered returns records whose payload is their number.
 func numbered(n int) []*core.Record {
