@@ -208,7 +208,7 @@ func (l *loop) busy() bool {
 
 // calling reports whether a call that matters to the end of the run is under way.
 func (l *loop) calling() bool {
-	return l.fetcher.busy || l.leases.busy || l.publish.total > 0 || l.settler.calls > 0
+	return l.fetcher.busy || l.leases.busy || len(l.publish.underWay) > 0 || l.settler.calls > 0
 }
 
 // nextWake is how long the loop may sleep if no result arrives.

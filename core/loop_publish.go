@@ -13,7 +13,6 @@ import (
 type publisher struct {
 	caps  func(broker string) Capabilities
 	calls map[string]int // under way, by broker
-	total int
 	// last numbers the calls, underWay has the numbers of those that have not returned.
 	last     uint64
 	underWay map[uint64]bool
@@ -97,7 +96,6 @@ func (l *loop) publishBatch(outlet ordering.Outlet, batch []*entry) {
 // send makes one call of the broker and hands its results to the loop.
 func (l *loop) send(outlet ordering.Outlet, batch []Prepared, then func([]Result)) {
 	l.publish.calls[outlet.Broker]++
-	l.publish.total++
 	l.publish.last++
 	number := l.publish.last
 	l.publish.underWay[number] = true
@@ -109,7 +107,6 @@ func (l *loop) send(outlet ordering.Outlet, batch []Prepared, then func([]Result
 		took := time.Since(start)
 		return func() {
 			l.publish.calls[outlet.Broker]--
-			l.publish.total--
 			delete(l.publish.underWay, number)
 			then(results)
 			l.observe(PublishEvent{Broker: outlet.Broker, Destination: outlet.Destination, Batch: batch, Results: results, Took: took})
