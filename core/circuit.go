@@ -67,24 +67,27 @@ func (l *loop) haltFor(now time.Time, r *Record, outlet ordering.Outlet) {
 	if l.cfg.retryOf(r.Topic).Exhausted != ExhaustedHalt {
 		return
 	}
-	l.halt(now, outlet, outlet, fmt.Errorf("halted for event %q of key %s, which is blocked: unblock the key or skip its head",
-		r.EventID, r.Key()))
+	if !l.halt(now, outlet, outlet, fmt.Errorf("halted for event %q of key %s, which is blocked: unblock the key or skip its head",
+		r.EventID, r.Key())) {
+		return
+	}
 	l.observe(HaltEvent{Broker: outlet.Broker, Destination: outlet.Destination, Record: r})
 }
 
-// halt opens the circuit of an outlet for a record that is blocked at one.
-func (l *loop) halt(now time.Time, outlet, blockedAt ordering.Outlet, why error) {
+// halt opens the circuit of an outlet for a record that is blocked at one, and reports whether it was not halted yet.
+func (l *loop) halt(now time.Time, outlet, blockedAt ordering.Outlet, why error) bool {
 	c := l.circuits[outlet]
 	if c == nil {
 		c = &circuit{}
 		l.circuits[outlet] = c
 	}
 	if c.halted {
-		return
+		return false
 	}
 	*c = circuit{failures: c.failures, halted: true, blockedAt: blockedAt, err: why}
 	l.pauseGates(now, outlet)
 	l.log.Error("halted: nothing more is published there until a person has acted", "what", nameOf(outlet), "error", why)
+	return true
 }
 
 // place finds out where records go that could not be prepared: with the others of their topic. Only who halts topics has
@@ -110,11 +113,7 @@ func (l *loop) place(batches ...[]*entry) {
 				continue
 			}
 			topic := e.Value.record.Topic
-			if outlet, known := l.places[topic]; known {
-				e.Outlet = outlet
-			} else {
-				e.Outlet = ordering.Outlet{Destination: topic}
-			}
+			e.Outlet = cmp.Or(l.places[topic], ordering.Outlet{Destination: topic})
 		}
 	}
 }

@@ -335,3 +335,26 @@ func TestDispatcher_AReplicaThatOnlyEnqueuesTouchesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestDispatcher_AHaltIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, memstore.Config{}, membroker.Config{
+			Script: membroker.Always(membroker.RejectEvents(permanent(), "orders/a0/1", "orders/a1/1")),
+		})
+		s.cfg.Retry.Exhausted = core.ExhaustedHalt
+		halts := 0
+		s.cfg.Observer = observerFunc(func(e core.Event) {
+			if _, ok := e.(core.HaltEvent); ok {
+				halts++
+			}
+		})
+		s.enqueue("orders", 2, 2)
+		_, stop := s.start()
+		wait(5 * time.Minute)
+		s.stopAll(stop)
+		if halts != 1 {
+			t.Errorf("told %d times that the topic is halted, for two blocked events of it", halts)
+		}
+	})
+}
