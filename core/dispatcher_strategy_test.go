@@ -272,10 +272,10 @@ func TestDispatcher_GoesOverToTheStrategyThatTheStoreHas(t *testing.T) {
 			d, stop := s.run(s.store.Replica(), b)
 			brokers, dispatchers, stops = append(brokers, b), append(dispatchers, d), append(stops, stop)
 		}
-		flow := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); wait(200 * time.Millisecond) {
-				s.enqueue("orders", 3, 20)
-				s.enqueue("bills", 3, 20)
+		flow := func(d time.Duration) { // each time an event of every key, so that every dispatcher has something to publish
+			for end := time.Now().Add(d); time.Now().Before(end); wait(500 * time.Millisecond) {
+				s.enqueue("orders", 20, 20)
+				s.enqueue("bills", 20, 20)
 			}
 		}
 		flow(10 * time.Second)
@@ -472,7 +472,7 @@ func TestDispatcher_TrustsAnAgreementForALease(t *testing.T) {
 			s.cfg.LeaseTTL, s.cfg.PublishTimeout = 2*time.Second, 5*time.Second
 			b := newAdopting(t, s.broker.Server(), 1)
 			_, stop := s.run(s.store, b)
-			flow := func(d time.Duration) {
+			flow := func(d time.Duration) { // each time an event of every key, so that every dispatcher has something to publish
 				for end := time.Now().Add(d); time.Now().Before(end); wait(50 * time.Millisecond) {
 					s.enqueue("orders", 1, 1)
 				}

