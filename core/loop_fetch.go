@@ -207,6 +207,7 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 	l.fetcher.failing = false
 	l.troubles.note(opFetch, nil)
 	count, cut := 0, false
+	var anew []int
 	for i, f := range lanes {
 		b := &batch.Lanes[i]
 		l.tellParked(b.Parked)
@@ -216,7 +217,7 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 			l.drop(f.lane)
 			l.leases.next = now
 		case b.Reset:
-			l.log.Warn("the store was replaced by another state of its data, reading anew", "lane", f.lane.Lane)
+			anew = append(anew, f.lane.Lane)
 			f.gate.Drop()
 			f.lane.gate, f.lane.after = l.newLane(f.lane.Lease).gate, l.publish.last
 		default:
@@ -228,6 +229,9 @@ func (l *loop) fetched(lanes []laneFetch, batch Batch, replies []ordering.Reply[
 			count += len(b.Records) + len(b.Heads)
 			cut = cut || b.UpTo != EverythingAbove
 		}
+	}
+	if len(anew) > 0 {
+		l.log.Warn("the store was replaced by another state of its data, reading anew", "lanes", anew)
 	}
 	l.fetcher.foundNothing = count == 0 && !cut && len(lanes) == len(l.lanes)
 	l.pace(now, count, cut)

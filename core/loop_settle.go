@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-outbox/outbox/ordering"
@@ -118,6 +119,10 @@ func (l *loop) settled(batch []settling, got Settled, took time.Duration, err er
 		}
 	}
 	defer l.observe(event)
+	if err != nil && len(batch) == 1 { // found: the others go through without it
+		r := batch[0].entry.Value.record
+		err = fmt.Errorf("event %q, id %d, topic %q, key %s: %w", r.EventID, r.ID, r.Topic, r.Key(), err)
+	}
 	if failures := l.troubles.note(opSettle, err); err != nil {
 		l.settler.pending = append(l.settler.pending, batch...)
 		l.settler.size = max(len(batch)/2, 1)
