@@ -21,7 +21,11 @@ func rabbitDrains(ctx context.Context, e *environment, r *report.Report) error {
 		drain{name: "rabbitmq: mark", to: e.rabbitmq, rows: e.rows, note: "4 quorum queues"},
 		drain{
 			name: "rabbitmq: forwarder", kind: worker.Forwarder, to: e.rabbitmq, rows: e.peerRows() / 4,
-			note: "Watermill, default schema, confirms, a pool of channels",
+			note: "Watermill, default schema, confirms",
+		},
+		drain{
+			name: "rabbitmq: forwarder, pooled", kind: worker.Pooled, to: e.rabbitmq, rows: e.peerRows() / 4,
+			note: "the same with a pool of 4 channels; by default it opens one for each message",
 		},
 	); err != nil {
 		return err
@@ -31,6 +35,7 @@ func rabbitDrains(ctx context.Context, e *environment, r *report.Report) error {
 	}
 	r.Ratio("rabbitmq_drain_vs_limit", "rabbitmq: mark", "limit: PostgreSQL to RabbitMQ", "bar 0.6")
 	r.Ratio("rabbitmq_drain_vs_forwarder", "rabbitmq: mark", "rabbitmq: forwarder", "bar 12")
+	r.Ratio("rabbitmq_drain_vs_forwarder_pooled", "rabbitmq: mark", "rabbitmq: forwarder, pooled", "")
 	return nil
 }
 

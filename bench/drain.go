@@ -83,7 +83,7 @@ func (c drain) run(ctx context.Context, e *environment) (drained, error) {
 // fill makes the table that the kind works on.
 func (c drain) fill(ctx context.Context, e *environment, topic string) error {
 	switch c.kind {
-	case worker.Forwarder, worker.Queue:
+	case worker.Forwarder, worker.Pooled, worker.Queue:
 		if err := e.db.reset(ctx); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 // names are those of the last line, in its order. They stay: programs compare runs by them.
 var names = []string{
 	"kafka_drain_vs_forwarder", "kafka_drain_vs_limit", "kafka_drain_vs_debezium", "kafka_delete_vs_debezium",
-	"hot_vs_uniform", "rabbitmq_drain_vs_forwarder", "rabbitmq_drain_vs_limit", "sqs_drain_vs_single",
+	"hot_vs_uniform", "rabbitmq_drain_vs_forwarder", "rabbitmq_drain_vs_forwarder_pooled", "rabbitmq_drain_vs_limit", "sqs_drain_vs_single",
 	"sqs_drain_vs_limit", "p50_ms_100", "p50_ms_1000", "p99_ms_1000", "million_vs_20k", "held_snapshot_fetch",
 	"tx_with_outbox", "cpu_us_per_message", "rss_mib", "idle_queries_per_s",
 }

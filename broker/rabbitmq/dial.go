@@ -107,10 +107,15 @@ func (d *dialer) open(ctx context.Context, raw net.Conn, address string) (*amqp.
 	}
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(d.config.ConnectionName)
-	return amqp.Open(stream, amqp.Config{
+	gathered := gather(stream, d.tasks)
+	conn, err := amqp.Open(gathered, amqp.Config{
 		SASL: []amqp.Authentication{d.auth()}, Vhost: d.config.VHost, FrameSize: d.config.FrameMax,
 		Heartbeat: d.config.Heartbeat, Properties: properties, Locale: "en_US",
 	})
+	if err != nil {
+		_ = gathered.Close() // whatever is wrong with it
+	}
+	return conn, err
 }
 
 func (d *dialer) auth() amqp.Authentication {

@@ -57,7 +57,7 @@ func CreateForwarder(
 		return err
 	}
 	columns, values := "uuid, payload, metadata", ""
-	if kind == Forwarder {
+	if kind != Queue {
 		columns, values = columns+", transaction_id", ", pg_current_xact_id()"
 	}
 	insert := fmt.Sprintf(`INSERT INTO %s (%s) SELECT gen_random_uuid(), json_build_object(
@@ -82,7 +82,7 @@ func openForwarder(ctx context.Context, job Job, m *meter) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := watermillPublisher(job.Broker)
+	publisher, err := watermillPublisher(job.Broker, job.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +107,9 @@ func openForwarder(ctx context.Context, job Job, m *meter) (*task, error) {
 	return &task{run: run, close: func() { _ = f.Close(); pool.Close() }}, nil
 }
 
-// watermillPublisher is Watermill's own for a broker. Kafka's has its defaults; RabbitMQ's waits for confirms and keeps
-// channels, as without a pool it opens one for each message.
-func watermillPublisher(url string) (message.Publisher, error) {
+// watermillPublisher is Watermill's own for a broker, with its defaults, but RabbitMQ's waits for confirms. By default
+// that opens a channel for each message, which a pool avoids.
+func watermillPublisher(url string, kind Kind) (message.Publisher, error) {
 	if strings.HasPrefix(url, "kafka:") {
 		return kafka.NewPublisher(kafka.PublisherConfig{
 			Brokers: target.Seeds(url),
@@ -122,7 +122,9 @@ func watermillPublisher(url string) (message.Publisher, error) {
 	config.Exchange.Type = "direct"
 	config.Publish.GenerateRoutingKey = func(string) string { return ordering.Shards{}.Token(0) } // one quorum queue
 	config.Publish.ConfirmDelivery = true
-	config.Publish.ChannelPoolSize = 4
+	if kind == Pooled {
+		config.Publish.ChannelPoolSize = 4
+	}
 	return amqp.NewPublisher(config, watermill.NopLogger{})
 }
 

@@ -15,6 +15,7 @@ type Kind string
 const (
 	Outbox    Kind = "outbox"    // our dispatcher, default settings
 	Forwarder Kind = "forwarder" // Watermill's forwarder, default settings
+	Pooled    Kind = "pooled"    // the same with a pool of channels to RabbitMQ
 	Queue     Kind = "queue"     // Watermill's forwarder over its queue schema
 	Textbook  Kind = "textbook"  // SELECT .. LIMIT 100 FOR UPDATE SKIP LOCKED, then for each row a publish and an UPDATE
 	Single    Kind = "single"    // reads the table and sends one message after the other to SQS

@@ -72,7 +72,7 @@ func open(ctx context.Context, job Job, m *meter) (*task, error) {
 	switch job.Kind {
 	case Outbox:
 		return openOutbox(ctx, job, m)
-	case Forwarder, Queue:
+	case Forwarder, Pooled, Queue:
 		return openForwarder(ctx, job, m)
 	case Textbook:
 		return openTextbook(ctx, job, m)
