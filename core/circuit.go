@@ -57,7 +57,7 @@ func (l *loop) pause(now time.Time, outlet ordering.Outlet, pe *PublishError, ca
 }
 
 func (l *loop) pauseGates(now time.Time, outlet ordering.Outlet) {
-	for _, n := range l.laneNumbers() {
+	for _, n := range l.order {
 		l.lanes[n].gate.Pause(now, outlet)
 	}
 }
@@ -177,7 +177,7 @@ func (l *loop) beginTrial(now time.Time, outlet ordering.Outlet, c *circuit) {
 }
 
 func (l *loop) askForTrial(now time.Time, outlet ordering.Outlet, c *circuit, avoid func(eventID string) bool) bool {
-	for _, n := range l.laneNumbers() {
+	for _, n := range l.order {
 		if lane := l.lanes[n]; !lane.giving && lane.gate.Try(now, outlet, avoid) {
 			c.halfOpen, c.trial, c.until = true, lane, now.Add(l.cfg.PublishTimeout+l.cfg.Outage.Max)
 			l.fetcher.wake()
@@ -256,7 +256,7 @@ func (l *loop) endTrial(outlet ordering.Outlet, works bool) {
 func (l *loop) resume(now time.Time, outlet ordering.Outlet, works bool) {
 	c := l.circuits[outlet]
 	delete(l.circuits, outlet)
-	for _, n := range l.laneNumbers() {
+	for _, n := range l.order {
 		l.lanes[n].gate.Resume(now, outlet)
 	}
 	l.fetcher.next = time.Time{}

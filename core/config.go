@@ -34,7 +34,7 @@ type Config struct {
 
 	// PollMin is the wait before the next fetch while records flow, PollMax the longest wait while none do; between
 	// them the wait is an eighth of the time since the last record. A store that can wake the dispatcher ends the wait
-	// early; without one the wait is at most 1 s. Defaults 2 ms and 5 s.
+	// early; without one the wait is at most 1 s. Defaults 3 ms and 5 s.
 	PollMin, PollMax time.Duration
 
 	// LeaseTTL is how long lanes stay with this dispatcher after its last sign of life: another one takes over that
@@ -78,7 +78,7 @@ const (
 	DefaultMaxInFlightBytes = 32 << 20
 	DefaultPublishSize      = 500
 	DefaultPublishTimeout   = 10 * time.Second
-	DefaultPollMin          = 2 * time.Millisecond
+	DefaultPollMin          = 3 * time.Millisecond
 	DefaultPollMax          = 5 * time.Second
 	DefaultLeaseTTL         = 15 * time.Second
 	DefaultShutdownTimeout  = 25 * time.Second

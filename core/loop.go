@@ -28,6 +28,7 @@ type loop struct {
 	member   string
 	queue    *ordering.Queue[job]
 	lanes    map[int]*lane
+	order    []int          // the lanes held, ascending; never changed in place
 	dropped  map[int]uint64 // the last publish call before a lane was dropped
 	leases   leases
 	fetcher  fetcher

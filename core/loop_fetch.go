@@ -44,12 +44,15 @@ type laneFetch struct {
 
 // fetch begins a fetch if records may be there, and room is for them.
 func (l *loop) fetch(now time.Time) {
+	l.fetcher.blocked = l.fetcher.busy || l.stopping || !now.Before(l.leases.trusted)
+	if l.fetcher.blocked {
+		return
+	}
 	records, bytes := l.queue.Held()
 	room, roomBytes := l.cfg.MaxInFlight-records, l.cfg.MaxInFlightBytes-bytes
 	lanes := l.fetchable()
 	l.fetcher.lanes = lanes
-	l.fetcher.blocked = l.fetcher.busy || l.stopping || !now.Before(l.leases.trusted) || len(lanes) == 0 ||
-		room < max(l.cfg.FetchSize/2, 1) || records > 0 && roomBytes < l.cfg.FetchBytes/2
+	l.fetcher.blocked = len(lanes) == 0 || room < max(l.cfg.FetchSize/2, 1) || records > 0 && roomBytes < l.cfg.FetchBytes/2
 	if l.fetcher.blocked || now.Before(l.fetcher.next) && (l.fetcher.failing || !anyWants(now, lanes)) {
 		return
 	}
@@ -95,9 +98,9 @@ func (l *loop) beginFetch(now time.Time, lanes []laneFetch, req FetchRequest) {
 // fetchable returns the lanes to read. While the broker is paused nothing is read but the lanes of trials, and what has
 // to be read before there can be one.
 func (l *loop) fetchable() []laneFetch {
-	var out []laneFetch
+	out := make([]laneFetch, 0, len(l.order))
 	paused := l.brokerPaused()
-	for _, n := range l.laneNumbers() {
+	for _, n := range l.order {
 		lane := l.lanes[n]
 		if lane.giving || !l.publish.returned(lane.after) || paused && !l.isTrial(lane) && !lane.gate.Behind(ordering.Outlet{}) {
 			continue

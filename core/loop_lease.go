@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -56,7 +57,7 @@ func (l *loop) lease(now time.Time) {
 // emptied returns the leases of the lanes to give away that nothing is in flight of.
 func (l *loop) emptied() []Lease {
 	var out []Lease
-	for _, n := range l.laneNumbers() {
+	for _, n := range l.order {
 		if lane := l.lanes[n]; lane.giving && lane.gate.Held() == 0 && !lane.gate.Fetching() {
 			out = append(out, lane.Lease)
 		}
@@ -109,7 +110,7 @@ func (l *loop) takeOver(held []Lease) (taken, lost int) {
 	for _, h := range held {
 		mine[h.Lane] = h.Epoch
 	}
-	for _, n := range l.laneNumbers() {
+	for _, n := range l.order {
 		if lane := l.lanes[n]; mine[n] != lane.Epoch {
 			l.drop(lane)
 			lost++
@@ -125,6 +126,7 @@ func (l *loop) takeOver(held []Lease) (taken, lost int) {
 		}
 	}
 	if taken > 0 {
+		l.order = slices.Sorted(maps.Keys(l.lanes))
 		l.fetcher.next = time.Time{}
 		l.fetcher.foundNothing = false
 		l.fetcher.wake()
@@ -154,19 +156,10 @@ func (l *loop) giveAway() {
 func (l *loop) drop(lane *lane) {
 	lane.gate.Drop()
 	delete(l.lanes, lane.Lane)
+	l.order = slices.Sorted(maps.Keys(l.lanes))
 	l.dropped[lane.Lane] = l.publish.last
 	l.loseTrial(lane)
 	l.suspects = newSuspects() // whoever has the lane next finds out for himself
-}
-
-// laneNumbers returns the lanes held in ascending order.
-func (l *loop) laneNumbers() []int {
-	numbers := make([]int, 0, len(l.lanes))
-	for n := range l.lanes {
-		numbers = append(numbers, n)
-	}
-	slices.Sort(numbers)
-	return numbers
 }
 
 func earliest(a, b time.Time) time.Time {

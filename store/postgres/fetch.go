@@ -47,7 +47,24 @@ type page struct {
 	upTo    int64 // how far the rows go
 	records []*core.Record
 	heads   []*core.Record
+	places  []int // by lane: where it stands in the request, counted from 1; 0 for one that was not asked for
 }
+
+// placesOf finds out where each lane stands in the request.
+func placesOf(req core.FetchRequest) []int {
+	highest := 0
+	for i := range req.Lanes {
+		highest = max(highest, req.Lanes[i].Lane)
+	}
+	places := make([]int, highest+1)
+	for i := range req.Lanes {
+		places[req.Lanes[i].Lane] = i + 1
+	}
+	return places
+}
+
+// place is where a record's lane stands in the request. Rows of other lanes are never read.
+func (p *page) place(r *core.Record) int { return p.places[r.Lane] - 1 }
 
 func (s *Store) begin(req core.FetchRequest) *cursor.Fetch {
 	wants := make([]cursor.Want, len(req.Lanes))
@@ -74,7 +91,7 @@ func (s *Store) cancel(f *cursor.Fetch) {
 
 // read asks the database for what the cursor wants to know.
 func (s *Store) read(ctx context.Context, req core.FetchRequest, f *cursor.Fetch) (*page, error) {
-	p := &page{}
+	p := &page{places: placesOf(req)}
 	lanes, epochs := fetchLeases(req)
 	steps := []step{{
 		sql: s.queries.observe, args: []any{req.Member, lanes, epochs},
@@ -84,7 +101,7 @@ func (s *Store) read(ctx context.Context, req core.FetchRequest, f *cursor.Fetch
 	if f.Sample {
 		steps = append(steps, step{sql: s.queries.xid, read: one(&p.xid)})
 	}
-	steps = append(steps, step{sql: s.queries.rows, args: s.rowsArgs(req, f), read: p.readRows(req)})
+	steps = append(steps, step{sql: s.queries.rows, args: s.rowsArgs(req, f, len(p.places)), read: p.readRows(req)})
 	if heads := s.headsStep(req, p); heads != nil {
 		steps = append(steps, *heads)
 	}
@@ -104,11 +121,11 @@ func fetchLeases(req core.FetchRequest) ([]int16, []int64) {
 }
 
 // rowsArgs are the arguments of rowsSQL. Lanes that have nothing to read below the front are left out there.
-func (s *Store) rowsArgs(req core.FetchRequest, f *cursor.Fetch) []any {
+func (s *Store) rowsArgs(req core.FetchRequest, f *cursor.Fetch, lanesAsked int) []any {
 	lanes, marks, gates := []int16{}, []int64{}, []int64{}
 	held := []int64{}
 	topics, types, ids := []string{}, []string{}, []string{}
-	var asked []bool
+	asked := make([]bool, lanesAsked) // by lane
 	for i, b := range f.Lanes {
 		if b.Mark < f.Front {
 			lanes, marks, gates = append(lanes, int16(b.Lane)), append(marks, b.Mark), append(gates, b.Gate) //nolint:gosec // few
@@ -123,7 +140,6 @@ func (s *Store) rowsArgs(req core.FetchRequest, f *cursor.Fetch) []any {
 				topics, types, ids = append(topics, c.Topic), append(types, c.AggregateType), append(ids, c.AggregateID)
 			}
 		}
-		asked = append(asked, make([]bool, max(0, b.Lane+1-len(asked)))...)
 		asked[b.Lane] = true
 	}
 	few := f.Few
@@ -183,17 +199,15 @@ func (p *page) readRows(req core.FetchRequest) func(pgx.Rows) error {
 // conclude tells the cursor what was read, and drops what was returned before: the query leaves that out only above the
 // gate, where it is little.
 func (p *page) conclude(req core.FetchRequest, f *cursor.Fetch) {
-	places := make(map[int]int, len(req.Lanes))
 	p.reply.Origin = uint64(p.server) //nolint:gosec // a hash
 	p.reply.UpTo = p.upTo
 	p.reply.Refused = make([]bool, len(req.Lanes))
 	p.reply.IDs = make([][]int64, len(req.Lanes))
 	for i := range req.Lanes {
-		places[req.Lanes[i].Lane] = i
 		p.reply.Refused[i] = !slices.Contains(p.held, int16(req.Lanes[i].Lane)) //nolint:gosec // few
 	}
 	p.records = slices.DeleteFunc(p.records, func(r *core.Record) bool {
-		i := places[r.Lane]
+		i := p.place(r)
 		if _, before := slices.BinarySearch(f.Lanes[i].Returned, r.ID); before {
 			return true
 		}
@@ -215,7 +229,6 @@ func (s *Store) end(req core.FetchRequest, f *cursor.Fetch, p *page) core.Batch 
 			"table", s.cfg.Table, "evidence", f.Replaced)
 	}
 	batch := core.Batch{Lanes: make([]core.LaneBatch, len(req.Lanes))}
-	place := make(map[int]*core.LaneBatch, len(req.Lanes))
 	for i := range req.Lanes {
 		b, o := &batch.Lanes[i], outcomes[i]
 		switch {
@@ -228,17 +241,16 @@ func (s *Store) end(req core.FetchRequest, f *cursor.Fetch, p *page) core.Batch 
 			if o.Forgot {
 				b.Rewound = append(b.Rewound, req.Lanes[i].Held...)
 			}
-			place[req.Lanes[i].Lane] = b
 		}
 	}
 	for _, r := range p.records {
-		if b := place[r.Lane]; b != nil {
+		if b := &batch.Lanes[p.place(r)]; !b.Refused && !b.Reset {
 			r.Origin = p.reply.Origin
 			b.Records = append(b.Records, r)
 		}
 	}
 	for _, r := range p.heads {
-		if b := place[r.Lane]; b != nil {
+		if b := &batch.Lanes[p.place(r)]; !b.Refused && !b.Reset {
 			r.Origin = p.reply.Origin
 			b.Heads = append(b.Heads, r)
 		}

@@ -112,7 +112,10 @@ type Outcome struct {
 
 // Begin starts a fetch.
 func (c *Cursor) Begin(now time.Time, wants []Want) *Fetch {
-	f := &Fetch{generation: c.generation, server: c.server, settled: c.samples.settled}
+	f := &Fetch{
+		generation: c.generation, server: c.server, settled: c.samples.settled,
+		Lanes: make([]Bounds, 0, len(wants)), states: make([]*lane, 0, len(wants)),
+	}
 	f.gate, f.few = c.samples.gate()
 	highest := int64(0)
 	for _, w := range wants {
