@@ -62,6 +62,7 @@ type stream struct {
 	topic               string
 
 	committed []atomic.Int64 // by number: when the commit was sent, in Unix nanoseconds
+	durable   []atomic.Int64 // by number: when the database had answered it
 	arrived   []int64        // by number: when a consumer had it
 	warm      chan struct{}  // closed when the warm-up has arrived
 }
@@ -77,7 +78,7 @@ func newStream(r *running, rate int, length time.Duration) *stream {
 	s := &stream{rate: rate, warmup: max(300, 2*rate), db: r.db, topic: r.topic, warm: make(chan struct{})}
 	s.each = max(1, rate/perCommit)
 	s.total = s.warmup + rate*int(length/time.Second)
-	s.committed, s.arrived = make([]atomic.Int64, s.total+1), make([]int64, s.total+1)
+	s.committed, s.durable, s.arrived = make([]atomic.Int64, s.total+1), make([]atomic.Int64, s.total+1), make([]int64, s.total+1)
 	return s
 }
 
@@ -120,10 +121,17 @@ func (s *stream) write(ctx context.Context, first, last int) error {
 	var wg sync.WaitGroup
 	for range writers {
 		wg.Go(func() {
-			for n := range due {
-				if err := s.commit(ctx, n, min(n+s.each-1, last)); err != nil {
-					cancel(err)
+			// A session for each of them, so that all are in use all the time: one that is needed only when something
+			// else was slow would have to read the catalog first.
+			if err := s.db.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+				for n := range due {
+					if err := s.commit(ctx, c, n, min(n+s.each-1, last)); err != nil {
+						return err
+					}
 				}
+				return nil
+			}); err != nil {
+				cancel(err)
 			}
 		})
 	}
@@ -132,7 +140,10 @@ func (s *stream) write(ctx context.Context, first, last int) error {
 		if pause(ctx, time.Until(begin.Add(time.Duration(n-first)*time.Second/time.Duration(s.rate)))) != nil {
 			break
 		}
-		due <- n
+		select {
+		case due <- n:
+		case <-ctx.Done():
+		}
 	}
 	close(due)
 	wg.Wait()
@@ -141,30 +152,33 @@ func (s *stream) write(ctx context.Context, first, last int) error {
 
 // commit writes some events in one transaction. Everything but the commit is one round trip; the clock starts when the
 // commit is sent.
-func (s *stream) commit(ctx context.Context, first, last int) error {
-	return s.db.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		b := &pgx.Batch{}
-		b.Queue("BEGIN")
-		for n := first; n <= last; n++ {
-			key := fmt.Sprint("ord_", n) // a new one: the events of one aggregate must not be written at the same time
-			b.Queue("INSERT INTO "+s.db.table("outbox")+` (aggregate_type, aggregate_id, event_type, topic, payload)
-				VALUES ('order', $1, 'order.created', $2, $3)`, key, s.topic, load.Body(n, key))
-		}
-		if err := c.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		now := time.Now().UnixNano()
-		for n := first; n <= last; n++ {
-			s.committed[n].Store(now)
-		}
-		_, err := c.Exec(ctx, "COMMIT")
+func (s *stream) commit(ctx context.Context, c *pgxpool.Conn, first, last int) error {
+	b := &pgx.Batch{}
+	b.Queue("BEGIN")
+	for n := first; n <= last; n++ {
+		key := fmt.Sprint("ord_", n) // a new one: the events of one aggregate must not be written at the same time
+		b.Queue("INSERT INTO "+s.db.table("outbox")+` (aggregate_type, aggregate_id, event_type, topic, payload)
+			VALUES ('order', $1, 'order.created', $2, $3)`, key, s.topic, load.Body(n, key))
+	}
+	if err := c.SendBatch(ctx, b).Close(); err != nil {
 		return err
-	})
+	}
+	now := time.Now().UnixNano()
+	for n := first; n <= last; n++ {
+		s.committed[n].Store(now)
+	}
+	_, err := c.Exec(ctx, "COMMIT")
+	now = time.Now().UnixNano()
+	for n := first; n <= last; n++ {
+		s.durable[n].Store(now)
+	}
+	return err
 }
 
 // streamed is what a stream measured after its warm-up.
 type streamed struct {
 	millis []float64 // from each commit to its arrival
+	commit []float64 // what of it the commit itself took
 	took   time.Duration
 	cpu    time.Duration // of the dispatcher
 	worker.Sample
@@ -183,6 +197,7 @@ func (s *stream) run(ctx context.Context, r *running) (streamed, error) {
 	}
 	for n := s.warmup + 1; n <= s.total; n++ {
 		result.millis = append(result.millis, float64(s.arrived[n]-s.committed[n].Load())/1e6)
+		result.commit = append(result.commit, float64(s.durable[n].Load()-s.committed[n].Load())/1e6)
 	}
 	return result, nil
 }
