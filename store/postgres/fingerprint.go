@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/ordering"
 )
 
 var _ core.FingerprintKeeper = (*Store)(nil)
@@ -27,4 +30,24 @@ func (s *Store) AcceptFingerprint(ctx context.Context, broker, destination, fing
 		return fmt.Errorf("postgres: accept the fingerprint of %q: %w", destination, err)
 	}
 	return nil
+}
+
+// Fingerprints returns what is remembered of every destination that was ever published, for people to look at.
+func (s *Store) Fingerprints(ctx context.Context) (map[ordering.Outlet]string, error) {
+	all := map[ordering.Outlet]string{}
+	err := s.transact(ctx, step{sql: s.queries.fingerprints, read: func(rows pgx.Rows) error {
+		for rows.Next() {
+			var outlet ordering.Outlet
+			var fingerprint string
+			if err := rows.Scan(&outlet.Broker, &outlet.Destination, &fingerprint); err != nil {
+				return err
+			}
+			all[outlet] = fingerprint
+		}
+		return rows.Err()
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: fingerprints: %w", err)
+	}
+	return all, nil
 }

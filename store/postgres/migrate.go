@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/go-outbox/outbox/core"
-	"github.com/go-outbox/outbox/ordering"
 )
 
 // The steps, with the names in braces.
@@ -57,6 +56,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (int, error) {
 }
 
 // Migrate is described at [core.Migrator]. All steps are one transaction: either all of them happen or none.
+// While another session has the lock of the migrations, it logs who that is and waits until ctx ends.
 func (s *Store) Migrate(ctx context.Context, version int) ([]core.Migration, error) {
 	all := s.Migrations()
 	if version < 0 || version > len(all) {
@@ -77,11 +77,10 @@ func (s *Store) Migrate(ctx context.Context, version int) ([]core.Migration, err
 }
 
 func (s *Store) migrate(ctx context.Context, tx pgx.Tx, all []core.Migration, version int) ([]core.Migration, error) {
-	// The lock lets one process migrate at a time; the path keeps functions of others out of what is created.
-	if err := exec(ctx, tx, `SET LOCAL search_path TO pg_catalog`); err != nil {
+	if err := exec(ctx, tx, pathSQL); err != nil {
 		return nil, err
 	}
-	if err := exec(ctx, tx, `SELECT pg_advisory_xact_lock($1)`, s.lockKey("migrate")); err != nil {
+	if err := s.lockMigrations(ctx, tx); err != nil {
 		return nil, err
 	}
 	if err := exec(ctx, tx, s.cfg.names().sql(createMigrationsSQL)); err != nil {
@@ -152,9 +151,4 @@ const simple = pgx.QueryExecModeSimpleProtocol
 func exec(ctx context.Context, tx pgx.Tx, query string, args ...any) error {
 	_, err := tx.Exec(ctx, query, append([]any{simple}, args...)...)
 	return err
-}
-
-// lockKey is an advisory lock of this table.
-func (s *Store) lockKey(purpose string) int64 {
-	return int64(ordering.Hash(s.cfg.names().qualified("outbox"), purpose)) //nolint:gosec // 60 bits
 }

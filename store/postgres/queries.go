@@ -10,7 +10,7 @@ type queries struct {
 	prepareSettle, published, failed                string
 	requeue, requeueArchived, monthOfArchived       string
 	purge, purgeArchived                            string
-	remember, fingerprint, accept                   string
+	remember, fingerprint, fingerprints, accept     string
 	dead                                            map[core.DeadLetterState]deadQueries
 	unblock, skipHead, purgeDiscarded               string
 	sleep, wakeUp, version, tableType               string
@@ -37,7 +37,7 @@ func newQueries(n names, after AfterPublish) queries {
 		observe: n.sql(observeSQL), rows: n.sql(rowsSQL), heads: n.sql(headsSQL), xid: xidSQL, fence: n.sql(fenceSQL),
 		forgetRewinds: n.sql(forgetRewindsSQL),
 		prepareSettle: n.sql(prepareSettleSQL), published: n.sql(published), failed: n.sql(failedSQL),
-		remember: n.sql(rememberSQL), fingerprint: n.sql(fingerprintSQL), accept: n.sql(acceptSQL),
+		remember: n.sql(rememberSQL), fingerprint: n.sql(fingerprintSQL), fingerprints: n.sql(fingerprintsSQL), accept: n.sql(acceptSQL),
 		requeue: n.sql(requeueSQL), requeueArchived: n.sql(requeueArchivedSQL), monthOfArchived: n.sql(monthOfArchivedSQL),
 		purge: n.sql(purgeSQL), purgeArchived: n.sql(purgeArchivedSQL), dead: newDeadQueries(n),
 		unblock: n.sql(unblockSQL), skipHead: n.sql(skipHeadSQL), purgeDiscarded: n.sql(purgeDiscardedSQL),
@@ -143,8 +143,9 @@ SELECT (SELECT count(*) FROM {outbox_lanes}),
 const (
 	rememberSQL = `INSERT INTO {outbox_fingerprints} (broker, destination, fingerprint) VALUES ($1, $2, $3)
 ON CONFLICT (broker, destination) DO NOTHING`
-	fingerprintSQL = `SELECT fingerprint FROM {outbox_fingerprints} WHERE broker = $1 AND destination = $2`
-	acceptSQL      = `INSERT INTO {outbox_fingerprints} (broker, destination, fingerprint) VALUES ($1, $2, $3)
+	fingerprintSQL  = `SELECT fingerprint FROM {outbox_fingerprints} WHERE broker = $1 AND destination = $2`
+	fingerprintsSQL = `SELECT broker, destination, fingerprint FROM {outbox_fingerprints}`
+	acceptSQL       = `INSERT INTO {outbox_fingerprints} (broker, destination, fingerprint) VALUES ($1, $2, $3)
 ON CONFLICT (broker, destination) DO UPDATE SET fingerprint = excluded.fingerprint`
 
 	requeueSQL = `

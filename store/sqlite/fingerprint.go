@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/go-outbox/outbox/ordering"
 )
 
 // Fingerprint is described at [core.FingerprintKeeper]. It writes only when nothing is remembered yet.
@@ -38,4 +40,29 @@ func (s *Store) AcceptFingerprint(ctx context.Context, broker, destination, fing
 		return fmt.Errorf("sqlite: accept the fingerprint of %s: %w", destination, err)
 	}
 	return nil
+}
+
+// Fingerprints returns what is remembered of every destination that was ever published, for people to look at.
+func (s *Store) Fingerprints(ctx context.Context) (map[ordering.Outlet]string, error) {
+	all := map[ordering.Outlet]string{}
+	err := s.read(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, s.queries.fingerprints)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var outlet ordering.Outlet
+			var fingerprint string
+			if err := rows.Scan(&outlet.Broker, &outlet.Destination, &fingerprint); err != nil {
+				return err
+			}
+			all[outlet] = fingerprint
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: fingerprints: %w", err)
+	}
+	return all, nil
 }

@@ -29,7 +29,7 @@ type queries struct {
 	requeue, rewind, purge, purgeDiscarded           string
 	dead                                             map[core.DeadLetterState]deadQueries
 	unblock, skipHead                                string
-	fingerprint, remember, accept                    string
+	fingerprint, fingerprints, remember, accept      string
 }
 
 func newQueries(table string, after AfterPublish) queries {
@@ -48,7 +48,7 @@ func newQueries(table string, after AfterPublish) queries {
 		blocked: q(blockedSQL),
 		requeue: q(requeueSQL), rewind: q(rewindSQL), purge: q(purgeSQL), purgeDiscarded: q(purgeDiscardedSQL),
 		dead: newDeadQueries(q), unblock: q(unblockSQL), skipHead: q(skipHeadSQL),
-		fingerprint: q(fingerprintSQL), remember: q(rememberSQL), accept: q(acceptSQL),
+		fingerprint: q(fingerprintSQL), fingerprints: q(fingerprintsSQL), remember: q(rememberSQL), accept: q(acceptSQL),
 	}
 }
 
@@ -161,8 +161,9 @@ const (
 
 // Fingerprints of ordering strategies.
 const (
-	fingerprintSQL = `SELECT fingerprint FROM "outbox_fingerprints" WHERE broker = ? AND destination = ?`
-	rememberSQL    = `INSERT INTO "outbox_fingerprints" (broker, destination, fingerprint) VALUES (?, ?, ?)
+	fingerprintSQL  = `SELECT fingerprint FROM "outbox_fingerprints" WHERE broker = ? AND destination = ?`
+	fingerprintsSQL = `SELECT broker, destination, fingerprint FROM "outbox_fingerprints"`
+	rememberSQL     = `INSERT INTO "outbox_fingerprints" (broker, destination, fingerprint) VALUES (?, ?, ?)
 		ON CONFLICT (broker, destination) DO NOTHING`
 	acceptSQL = `INSERT INTO "outbox_fingerprints" (broker, destination, fingerprint) VALUES (?, ?, ?)
 		ON CONFLICT (broker, destination) DO UPDATE SET fingerprint = excluded.fingerprint`
