@@ -78,8 +78,9 @@ func (o *outage) goesOn(d detail) {
 // ended says that nothing is left to tell.
 func (o *outage) ended() bool { return o.over && !o.told && !o.telling }
 
-// next says whether its end is to be told, or its beginning, and when; ok is false when there is nothing to tell.
-func (o *outage) next(patience time.Duration) (end bool, due time.Time, ok bool) {
+// next says whether its end is to be told, or its beginning, and when; ok is false when there is nothing to tell. What
+// could not be told waits for another try, unless all is to be told now.
+func (o *outage) next(patience time.Duration, all bool) (end bool, due time.Time, ok bool) {
 	if o.telling || o.over != o.told {
 		return false, time.Time{}, false
 	}
@@ -87,7 +88,7 @@ func (o *outage) next(patience time.Duration) (end bool, due time.Time, ok bool)
 	if o.over {
 		due = o.last.at
 	}
-	if o.retry.After(due) {
+	if !all && o.retry.After(due) {
 		due = o.retry
 	}
 	return o.over, due, true

@@ -128,7 +128,7 @@ func (b *board) take(now time.Time, all bool) (first *notice, due time.Time) {
 		}
 	}
 	for s, o := range b.outages {
-		if end, at, ok := o.next(b.patience(s.kind)); ok {
+		if end, at, ok := o.next(b.patience(s.kind), all); ok {
 			consider(&notice{subject: s, last: o.last, since: o.since, end: end, count: 1, outage: o}, at)
 		}
 	}

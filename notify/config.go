@@ -39,7 +39,7 @@ type Config struct {
 	// URL is where messages are posted, http or https. Required, but for PagerDuty, where empty means [PagerDutyURL].
 	URL URL
 	// Secret is the signing key of Generic ("whsec_" and base64 of 24 to 64 bytes, the prefix may be left out; empty
-	// means not signed) and the integration key of PagerDuty (required). Slack has none.
+	// means not signed, and [Webhook.Run] warns of it) and the integration key of PagerDuty (required). Slack has none.
 	Secret Secret
 	// Format is the form of messages; empty means Generic.
 	Format Format
@@ -49,7 +49,8 @@ type Config struct {
 	PausedFor time.Duration
 	// MinInterval is the shortest time between two messages of one alert; 0 means a minute.
 	MinInterval time.Duration
-	// Timeout bounds one request, and the last messages when Run ends; 0 means 10 s.
+	// Timeout bounds one request, and how long Run goes on after its context ended, to tell what was reported before;
+	// 0 means 10 s.
 	Timeout time.Duration
 	// Client sends the requests; nil means one that follows no redirects. It stays the caller's.
 	Client *http.Client
@@ -90,7 +91,8 @@ func (c Config) Validate() error {
 	bad := func(path, format string, args ...any) {
 		faults = append(faults, &core.FieldError{Path: path, Reason: fmt.Sprintf(format, args...)})
 	}
-	if at, err := url.Parse(string(c.URL)); err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
+	known := c.Format == Generic || c.Format == Slack || c.Format == PagerDuty
+	if !isWebURL(string(c.URL)) && (known || c.URL != "") { // a misspelt format may be the one that needs no URL
 		bad("URL", "must be the http or https URL of the webhook")
 	}
 	switch c.Format {
@@ -117,4 +119,9 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+func isWebURL(text string) bool {
+	at, err := url.Parse(text)
+	return err == nil && at.Host != "" && (at.Scheme == "https" || at.Scheme == "http")
 }

@@ -28,6 +28,7 @@ type receiver struct {
 	mu     sync.Mutex
 	got    []message
 	answer func(n int) error // nil: 200; of the n-th request, from 1
+	wait   time.Duration     // before the answer
 }
 
 // message is what a receiver reads of a generic message.
@@ -54,6 +55,13 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.got = append(r.got, m)
 	n := len(r.got)
 	r.mu.Unlock()
+	if r.wait > 0 {
+		select {
+		case <-time.After(r.wait):
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
 	status := http.StatusOK
 	if r.answer != nil {
 		switch err := r.answer(n); {

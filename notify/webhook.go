@@ -97,21 +97,28 @@ func detailOf(at time.Time, r *core.Record, attempts int, reason string) detail 
 // errRunTwice says that Run was called before.
 var errRunTwice = errors.New("notify: Run can be called once")
 
-// Run tells what is observed until ctx ends, then what is left, for at most Config.Timeout, and returns nil. It logs
-// what it cannot tell. A second call is an error.
+// Run tells what is observed until ctx ends. Then it tells what is left and returns nil: that takes at most
+// Config.Timeout, in which what fails is tried again. It logs what it cannot tell, and at its start that messages are not
+// signed, if there is no key to sign them. A second call is an error.
 func (w *Webhook) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errRunTwice
 	}
+	if w.cfg.Format == Generic && w.cfg.Secret == "" {
+		w.cfg.Logger.Warn("notify: there is no secret, so messages are not signed: the receiver cannot tell who sent them",
+			"webhook", w.host)
+	}
 	if w.owned {
 		defer w.client.CloseIdleConnections()
 	}
+	sending, cancel := outlive(ctx, w.cfg.Timeout)
+	defer cancel()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		n, due := w.board.take(time.Now(), false)
 		if n != nil {
-			_ = w.tell(ctx, n) // it is logged, and tried again
+			_ = w.tell(sending, n) // it is logged, and tried again
 			continue
 		}
 		timer.Stop()
@@ -124,17 +131,43 @@ func (w *Webhook) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	w.flush(ctx)
+	w.flush(sending)
 	return nil
 }
 
-// flush tells what is left, until the first failure.
+// outlive returns a context that ends some time after ctx, so that what is being sent then is not cut off.
+func outlive(ctx context.Context, extra time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	timer := time.AfterFunc(extra, cancel)
+	timer.Stop() // for now
+	unlink := context.AfterFunc(ctx, func() { timer.Reset(extra) })
+	return later, func() {
+		unlink()
+		timer.Stop()
+		cancel()
+	}
+}
+
+// lastTries is the wait between tries at the end: whoever restarts the receiver at that moment needs a second or two.
+func lastTries() core.Backoff {
+	return core.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second, Multiplier: 2}
+}
+
+// flush tells what is left until ctx ends.
 func (w *Webhook) flush(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout)
-	defer cancel()
-	for n, _ := w.board.take(time.Now(), true); n != nil; n, _ = w.board.take(time.Now(), true) {
-		if w.tell(ctx, n) != nil {
+	for failures := 0; ctx.Err() == nil; {
+		n, _ := w.board.take(time.Now(), true)
+		if n == nil {
 			break
+		}
+		if w.tell(ctx, n) == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		select {
+		case <-ctx.Done():
+		case <-time.After(lastTries().Delay(failures)):
 		}
 	}
 	if left := w.board.untold(); left > 0 {

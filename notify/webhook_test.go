@@ -63,7 +63,7 @@ func TestWebhook_FailedMessageIsTriedAgainWithWhatHappenedMeanwhile(t *testing.T
 			return []error{errors.New("no route"), errStatus, nil, nil}[n-1]
 		}}
 		log, said := logged()
-		hook, stop := start(t, r, notify.Config{Logger: log})
+		hook, stop := start(t, r, notify.Config{Logger: log, Secret: secret})
 		hook.Observe(park("orders", "e1"))
 		synctest.Wait()
 		hook.Observe(park("orders", "e2"))
@@ -162,7 +162,7 @@ func TestWebhook_EndTellsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{}
 		log, said := logged()
-		hook, stop := start(t, r, notify.Config{Logger: log})
+		hook, stop := start(t, r, notify.Config{Logger: log, Secret: secret})
 		for i := range 3 {
 			hook.Observe(park("orders", fmt.Sprint("e", i)))
 			synctest.Wait()
@@ -178,12 +178,100 @@ func TestWebhook_EndTellsWhatIsLeft(t *testing.T) {
 	})
 }
 
+// The receiver is restarted just when Run ends: what was reported before is told nevertheless.
+func TestWebhook_EndTriesAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{answer: func(n int) error {
+			if n <= 4 {
+				return errors.New("connection refused")
+			}
+			return nil
+		}}
+		hook, stop := start(t, r, notify.Config{MinInterval: time.Hour})
+		hook.Observe(core.HaltEvent{Destination: "orders", Record: record("orders", "e1")})
+		synctest.Wait() // it fails, and waits for another try
+		hook.Observe(park("orders", "e2"))
+		begin := time.Now()
+		stop()
+		told := map[string]int{}
+		for _, m := range r.messages()[4:] {
+			told[m.Type]++
+		}
+		if len(told) != 2 || told["outbox.halted"] != 1 || told["outbox.parked"] != 1 {
+			t.Errorf("told at the end: %v; want both, once", told)
+		}
+		if took := time.Since(begin); took > notify.DefaultTimeout {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}
+
+// What is being sent when Run ends is not cut off, nor is it sent again.
+func TestWebhook_EndWaitsForTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{wait: 3 * time.Second}
+		log, said := logged()
+		hook, stop := start(t, r, notify.Config{Logger: log, Secret: secret})
+		hook.Observe(park("orders", "e1"))
+		synctest.Wait()
+		stop()
+		if n := len(r.messages()); n != 1 || said() != "" {
+			t.Errorf("%d messages, want 1; the log is %s", n, said())
+		}
+	})
+}
+
+// However slow the receiver is, Run ends in time.
+func TestWebhook_EndIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{wait: time.Hour}
+		hook, stop := start(t, r, notify.Config{Timeout: 7 * time.Second})
+		hook.Observe(park("orders", "e1"))
+		advance(t, 5*time.Second)
+		begin := time.Now()
+		stop()
+		if took := time.Since(begin); took != 7*time.Second {
+			t.Errorf("the end took %v, want 7s", took)
+		}
+	})
+}
+
+// Messages that anybody could have sent are worth a word, once.
+func TestWebhook_WarnsWhenItDoesNotSign(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		cfg  notify.Config
+		want int
+	}{
+		{notify.Config{}, 1},
+		{notify.Config{Secret: secret}, 0},
+		{notify.Config{Format: notify.Slack}, 0},
+		{notify.Config{Format: notify.PagerDuty, Secret: "key"}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log, said := logged()
+			test.cfg.Logger = log
+			hook, stop := start(t, &receiver{}, test.cfg)
+			for i := range 3 {
+				hook.Observe(park(fmt.Sprint("topic", i), "e1"))
+			}
+			stop()
+			if n := strings.Count(said(), "not signed"); n != test.want || strings.Contains(said(), "token") {
+				t.Errorf("%+v: said %d times, want %d: %s", test.cfg, n, test.want, said())
+			}
+		})
+	}
+}
+
 func TestWebhook_EndLogsWhatNobodyWasTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{answer: func(int) error { return errStatus }}
 		log, said := logged()
-		hook, stop := start(t, r, notify.Config{Logger: log})
+		hook, stop := start(t, r, notify.Config{Logger: log, Secret: secret})
 		for i := range 3 {
 			hook.Observe(park("orders", fmt.Sprint("e", i)))
 		}
