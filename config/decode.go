@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,13 +24,13 @@ func (d *decoder) decode(n *node, s *shape, path string, into reflect.Value) {
 		d.faults.add(origin{}, path, "is missing: a variable sets a later item only")
 	case n.unread:
 	case s.orderings != nil:
-		if d.isMap(n, path) {
+		if d.isMap(n, path, s) {
 			d.ordering(n, s, path, into)
 		}
 	case s.kind == recordShape:
 		d.record(n, s, path, into)
 	case s.kind == dictShape:
-		if d.isMap(n, path) {
+		if d.isMap(n, path, s) {
 			d.dict(n, s, path, into)
 		}
 	case s.kind == listShape:
@@ -54,11 +55,15 @@ func (d *decoder) decode(n *node, s *shape, path string, into reflect.Value) {
 }
 
 // isMap accepts a key without a value as an empty map.
-func (d *decoder) isMap(n *node, path string) bool {
+func (d *decoder) isMap(n *node, path string, s *shape) bool {
 	if n.kind == mapNode || n.kind == null {
 		return true
 	}
-	d.faults.add(n.from, path, "must have keys below it")
+	which := ""
+	if s.kind == recordShape {
+		which = ": " + strings.Join(s.keys(), ", ")
+	}
+	d.faults.add(n.from, path, "must have keys below it%s", which)
 	return false
 }
 
@@ -66,7 +71,7 @@ func (d *decoder) record(n *node, s *shape, path string, into reflect.Value) {
 	if s.logger != nil && d.log != nil {
 		into.FieldByIndex(s.logger).Set(reflect.ValueOf(d.log))
 	}
-	if !d.isMap(n, path) {
+	if !d.isMap(n, path, s) {
 		return
 	}
 	for _, e := range n.entries {
@@ -88,24 +93,29 @@ func (d *decoder) dict(n *node, s *shape, path string, into reflect.Value) {
 	into.Set(dict)
 }
 
-// unknown reports a key that the shape does not have.
+// unknown reports a key that the shape does not have, and notes which one is meant, so that this one is not missing too.
 func (d *decoder) unknown(e entry, s *shape, path string) {
-	reason := fmt.Sprintf("unknown key %q; ", join(path, e.key))
-	if why := whyNot(join(path, e.key)); why != "" {
-		d.faults.add(e.at, "", "%s%s", reason, why)
-		return
+	below := join(path, e.key)
+	hint, meant := whyNot(below), ""
+	if hint == "" {
+		hint, meant = suggest(e.key, path, s, d.root)
 	}
-	d.faults.add(e.at, "", "%s%s", reason, suggest(e.key, s, d.root))
+	d.faults.mean(meant)
+	d.faults.add(e.at, "", "unknown key %q; %s", below, hint)
 }
+
+var itemNumber = regexp.MustCompile(`\[\d+\]`)
 
 // whyNot gives the reason where one may well expect a key.
 func whyNot(path string) string {
-	switch path {
+	switch itemNumber.ReplaceAllString(path, "[]") {
 	case "store.sqlite.lanes":
 		return "SQLite has one writer, and so one lane, in which one dispatcher works; use postgres to share the work"
 	case "dispatchers", "replicas", "dispatcher.dispatchers", "dispatcher.replicas", "store.sqlite.dispatchers":
 		return "one process runs one dispatcher: start more of them to share the lanes of the store " +
 			"(SQLite has one lane: one dispatcher works, the others stand by)"
+	case "dispatcher.topic_retry[].retry":
+		return `what is below it stands right beside "match": {match: "orders.*", max_attempts: 3, exhausted: block}`
 	default:
 		return ""
 	}
@@ -113,6 +123,8 @@ func whyNot(path string) string {
 
 func exampleOf(s *shape) string {
 	switch {
+	case s.kind == recordShape && len(s.fields) > 0:
+		return fmt.Sprintf("{%s: %s, ...}", s.fields[0].key, exampleOf(s.fields[0].shape))
 	case s.kind != scalarShape:
 		return "..."
 	case s.typ == durationType:

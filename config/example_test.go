@@ -97,7 +97,6 @@ broker:
 	fmt.Println(err)
 	// Output:
 	// outbox.yaml:5:5 unknown key "broker.kafka.broker"; did you mean "brokers"?
-	// outbox.yaml:5:5 broker.kafka.brokers: is empty; give at least one host:port
 	// outbox.yaml:6:19 broker.kafka.dial_timeout: "5" has no unit; write 5ms, 5s or 5m
 	// OUTBOX_BROKER_KAFKA_CLIENTID names no key; did you mean OUTBOX_BROKER_KAFKA_CLIENT_ID?
 }

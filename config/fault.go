@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Fault is one thing that is wrong with a configuration.
@@ -49,7 +50,8 @@ func (o origin) compare(other origin) int {
 
 // faults gathers what is wrong.
 type faults struct {
-	list []placed
+	list  []placed
+	meant map[string]bool // the paths of keys that are there under another name
 }
 
 type placed struct {
@@ -61,9 +63,20 @@ func (f *faults) add(at origin, path, format string, args ...any) {
 	f.list = append(f.list, placed{at, &Fault{Origin: at.String(), Path: path, Reason: fmt.Sprintf(format, args...)}})
 }
 
-// has tells whether something is wrong with a key already.
+// mean notes that an unknown key is meant to be the one of this path, if it is not empty.
+func (f *faults) mean(path string) {
+	if f.meant == nil {
+		f.meant = map[string]bool{}
+	}
+	f.meant[path] = path != ""
+}
+
+// has tells whether something is wrong with a key already, or with one that it is below.
 func (f *faults) has(path string) bool {
-	return slices.ContainsFunc(f.list, func(p placed) bool { return p.fault.Path == path })
+	return slices.ContainsFunc(f.list, func(p placed) bool {
+		rest, below := strings.CutPrefix(path, p.fault.Path)
+		return below && p.fault.Path != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
 }
 
 // err joins the faults in the order of their places.

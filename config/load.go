@@ -191,6 +191,9 @@ func (l *loader) required(root *node) {
 		{storeKey, "", slices.Sorted(maps.Keys(l.registry.Stores))},
 		{brokerKey, brokersKey, slices.Sorted(maps.Keys(l.registry.Brokers))},
 	} {
+		if l.faults.meant[need.key] || l.faults.meant[need.orElse] {
+			continue
+		}
 		if root.get(need.key) == nil && (need.orElse == "" || root.get(need.orElse) == nil) {
 			l.faults.add(origin{}, need.key, "is missing; give a URL in %s%s, or type and settings in a file (types: %s)",
 				envPrefix, shout(need.key), strings.Join(need.types, ", "))
@@ -212,7 +215,7 @@ func (l *loader) brokers(ctx context.Context, c *Config) {
 	case several == nil && routes != nil:
 		l.faults.add(c.root.keyAt(routesKey), routesKey, "need %s to lead to: {name: {type: ...}}", brokersKey)
 		return
-	case several == nil || !l.decoder().isMap(several, brokersKey):
+	case several == nil || !l.decoder().isMap(several, brokersKey, &shape{kind: dictShape}):
 		return
 	}
 	stand := map[string]core.Broker{}

@@ -43,9 +43,10 @@ var (
 )
 
 // locate follows the path of a [core.FieldError], such as `Groups["orders"][0].Name`, to the node that it is about, as
-// far as it exists. It returns the path in keys too.
-func locate(root *node, path, fieldPath string) (origin, string) {
-	here, at := root, root.from
+// far as it exists. It returns the path in keys too, and whether there is a node.
+func locate(root *node, path, fieldPath string) (at origin, below string, given bool) {
+	here := root
+	at = root.from
 	for _, step := range fieldStep.FindAllStringSubmatch(fieldPath, -1) {
 		var next *node
 		switch {
@@ -72,7 +73,7 @@ func locate(root *node, path, fieldPath string) (origin, string) {
 		}
 		here = next
 	}
-	return at, path
+	return at, path, here != nil
 }
 
 // keyOf is the key of a field.

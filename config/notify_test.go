@@ -50,7 +50,7 @@ func TestNotifyIsStrict(t *testing.T) {
 	for text, want := range map[string]string{
 		"notify:":                                       "1:8 notify.url: must be the http or https URL of the webhook",
 		"notify: {url: ftp://TOKEN}":                    "1:10 notify.url: must be the http or https URL of the webhook",
-		"notify: https://h/TOKEN":                       "1:9 notify: must have keys below it",
+		"notify: https://h/TOKEN":                       "1:9 notify: must have keys below it: url, secret, format, name, paused_for, min_interval, timeout",
 		"notify: {urls: x, url: https://h/TOKEN}":       `1:10 unknown key "notify.urls"; did you mean "url"?`,
 		"notify: {url: https://h, client: x}":           `1:26 unknown key "notify.client"; known are url, secret, format, name, paused_for, min_interval, timeout`,
 		"notify: {url: https://h, format: teams}":       `1:26 notify.format: unknown "teams"; use generic, slack or pagerduty`,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"io"
@@ -15,12 +16,15 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/notify"
 	"github.com/go-outbox/outbox/ordering"
 )
 
 const (
 	redacted  = "***"
 	byDefault = "default"
+	retryPath = "dispatcher.retry" // what topic_retry leaves open
 )
 
 // Print writes the effective configuration as YAML: every key with its value, and where that comes from as a comment
@@ -46,13 +50,25 @@ func (c *Config) String() string {
 		}
 		p.depth--
 	}
-	p.part(c.root, routesKey, reflect.ValueOf(c.routes))
-	p.part(c.root, topicsKey, reflect.ValueOf(c.topics))
-	p.settings(c.root, dispatcherKey, reflect.ValueOf(c.dispatcher.WithDefaults()))
-	if c.notify != nil {
-		p.settings(c.root, notifyKey, reflect.ValueOf(c.notify.WithDefaults()))
+	if c.root.get(routesKey) != nil {
+		p.settings(c.root, routesKey, reflect.ValueOf(c.routes), "")
 	}
-	return p.text.String()
+	p.settings(c.root, topicsKey, reflect.ValueOf(c.topics), byDefault)
+	p.settings(c.root, dispatcherKey, reflect.ValueOf(c.dispatcher.WithDefaults()), byDefault)
+	if c.notify != nil {
+		p.settings(c.root, notifyKey, reflect.ValueOf(c.notify.WithDefaults()), byDefault)
+		return p.text.String()
+	}
+	return p.text.String() + c.notifyDefaults()
+}
+
+// notifyDefaults is the section that is not there, as a comment: with it somebody would be told.
+func (c *Config) notifyDefaults() string {
+	p := &printer{}
+	defaults := notify.Config{Name: c.dispatcher.WithDefaults().Name}.WithDefaults()
+	p.settings(&node{}, notifyKey, reflect.ValueOf(defaults), "")
+	text := strings.TrimSuffix(p.text.String(), "\n")
+	return "# nobody is told what needs a person; with a url somebody would be:\n# " + strings.ReplaceAll(text, "\n", "\n# ") + "\n"
 }
 
 // Format prints as String does, whatever the verb.
@@ -65,7 +81,14 @@ func (c *Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 type printer struct {
 	text  strings.Builder
 	depth int
+	// inherits is the part of the document that has what is missing here, instead of the defaults.
+	inherits string
 }
+
+var topicRetryType = reflect.TypeFor[core.TopicRetry]()
+
+// missing is the origin of what a map does not have.
+func (p *printer) missing() string { return cmp.Or(p.inherits, byDefault) }
 
 const commentColumn = 48
 
@@ -108,15 +131,9 @@ func urlNodes(s *shape, given reflect.Value, from origin) *node {
 	return n
 }
 
-// settings prints a part of the document that has defaults.
-func (p *printer) settings(root *node, key string, v reflect.Value) {
-	p.value(key+":", root.get(key), shapeOf(v.Type(), nil), v, byDefault)
-}
-
-func (p *printer) part(root *node, key string, v reflect.Value) {
-	if n := root.get(key); n != nil {
-		p.value(key+":", n, shapeOf(v.Type(), nil), v, "")
-	}
+// settings prints a part of the document, with the origin of what it does not have.
+func (p *printer) settings(root *node, key string, v reflect.Value, missing string) {
+	p.value(key+":", root.get(key), shapeOf(v.Type(), nil), v, missing)
 }
 
 // value prints a key ("name:" or "-") with its value. inherited is the origin of what has no node of its own.
@@ -137,8 +154,12 @@ func (p *printer) value(key string, n *node, s *shape, v reflect.Value, inherite
 		p.line(key+" "+scalarText(n, v), from)
 	case s.kind == recordShape:
 		p.line(key, "")
+		if s.typ == topicRetryType {
+			p.inherits = retryPath
+			defer func() { p.inherits = "" }()
+		}
 		if n != nil && n.kind == mapNode {
-			from = byDefault
+			from = p.missing()
 		}
 		for _, f := range s.fields {
 			below(f.key+":", n.get(f.key), f.shape, v.FieldByIndex(f.index))
@@ -176,14 +197,13 @@ func (p *printer) ordering(key string, n *node, v reflect.Value, from string) {
 		named = at.from.String()
 	}
 	p.line(strategyKey+": "+string(name), named)
+	if key, is := strategy.(ordering.RecordKey); is {
+		key.Hash = cmp.Or(key.Hash, ordering.Murmur2)
+		strategy = key
+	}
 	settings := withDefaults(reflect.ValueOf(strategy))
 	for _, f := range shapeOf(settings.Type(), nil).fields {
-		value := settings.FieldByIndex(f.index)
-		if at := n.get(f.key); at != nil {
-			p.value(f.key+":", at, f.shape, value, from)
-		} else if !value.IsZero() {
-			p.value(f.key+":", nil, f.shape, value, from)
-		}
+		p.value(f.key+":", n.get(f.key), f.shape, settings.FieldByIndex(f.index), from)
 	}
 	p.depth--
 }

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/go-outbox/outbox/core"
 )
 
 // section is a store or a broker as it is configured.
@@ -81,14 +79,8 @@ func (l *loader) sectionFromURL(n *node, path string, types []string) *section {
 
 func (l *loader) sectionFromMap(n *node, path string, types []string) *section {
 	s := &section{path: path, node: &node{kind: mapNode, from: n.from}}
-	blocks := []string{}
-	shape := record(field{key: typeKey, shape: stringShape()})
-	for _, name := range types {
-		shape.fields = append(shape.fields, field{key: name})
-		if n.get(name) != nil {
-			blocks = append(blocks, name)
-		}
-	}
+	blocks := slices.DeleteFunc(slices.Clone(types), func(name string) bool { return n.get(name) == nil })
+	shape := l.sectionKeys(n, path, types)
 	for _, e := range n.entries {
 		if _, known := shape.field(e.key); !known {
 			(&decoder{faults: &l.faults, root: l.shape}).unknown(e, shape, path)
@@ -105,11 +97,32 @@ func (l *loader) sectionFromMap(n *node, path string, types []string) *section {
 				join(path, typeKey), s.typ, s.from)
 		}
 	}
-	if block := n.get(s.typ); block != nil {
+	switch block := n.get(s.typ); {
+	case block != nil:
 		s.node = block
+	case len(blocks) > 0: // either the type is wrong or the block: what the other one lacks is no further fault
+		return nil
 	}
 	s.path = join(path, s.typ)
 	return s
+}
+
+// sectionKeys is the shape of a section in which only the block of the chosen type has keys: others are not meant.
+func (l *loader) sectionKeys(n *node, path string, types []string) *shape {
+	top := brokerKey
+	if path == storeKey {
+		top = storeKey
+	}
+	section, _ := l.shape.field(top)
+	keys := record(field{key: typeKey, shape: stringShape()})
+	for _, name := range types {
+		block := field{key: name, shape: record()}
+		if chosen := n.get(typeKey); chosen != nil && chosen.text == name {
+			block, _ = section.shape.field(name)
+		}
+		keys.fields = append(keys.fields, block)
+	}
+	return keys
 }
 
 // sectionType returns the node of a known type, or nil after a fault.
@@ -189,49 +202,16 @@ func withDefaults(v reflect.Value) reflect.Value {
 	return method.Call(nil)[0]
 }
 
-// refuse reports what a Validate or a ParseURL says, each fault at the place that it is about, unless the value there
-// could not even be read.
-func (l *loader) refuse(err error, n *node, path string, s *shape) {
-	names := s.goNames(map[string]bool{})
-	for _, one := range flatten(err) {
-		var fault *core.FieldError
-		if errors.As(one, &fault) {
-			if at, below := locate(n, path, fault.Path); !l.faults.has(below) {
-				l.faults.add(at, below, "%s", retell(fault.Reason, names))
-			}
-			continue
-		}
-		l.faults.add(n.from, path, "%v", one)
-	}
-}
-
-// flatten takes joined errors apart, and drops what stands before them.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	//nolint:errorlint // the tree itself is walked
-	switch e := err.(type) {
-	case interface{ Unwrap() []error }:
-		var all []error
-		for _, one := range e.Unwrap() {
-			all = append(all, flatten(one)...)
-		}
-		return all
-	case interface{ Unwrap() error }:
-		if below := flatten(e.Unwrap()); len(below) > 1 {
-			return below
-		}
-	}
-	return []error{err}
-}
-
 // zeros reports a 0 that would silently become a default. n may be shorter than the value: then a default is meant.
 func (l *loader) zeros(n *node, s *shape, path string, given, effective reflect.Value) {
 	if n == nil || s.orderings != nil {
 		return
 	}
 	switch {
+	case s.kind == listShape && given.Len() == effective.Len():
+		for i := range given.Len() {
+			l.zeros(n.item(i), s.elem, index(path, i), given.Index(i), effective.Index(i))
+		}
 	case s.kind == recordShape:
 		for _, f := range s.fields {
 			l.zeros(n.get(f.key), f.shape, join(path, f.key), given.FieldByIndex(f.index), effective.FieldByIndex(f.index))

@@ -3,45 +3,103 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// suggest says what an unknown key may have meant: a key of the same level that is spelt like it, the key itself at
-// another level, keys that begin with the same word; or else which keys there are.
-func suggest(key string, s, root *shape) string {
-	if near := nearest(key, s.keys()); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	if root != nil {
-		if other := elsewhere(key, root); other != "" {
-			return fmt.Sprintf("did you mean %q?", other)
+// suggest says what an unknown key may have meant: a key of the same level that is spelt like it or means the same, the
+// key itself at another level, keys that begin with the same word; or else which keys there are. When there is only one
+// such key, meant is its path.
+func suggest(key, path string, s, root *shape) (hint, meant string) {
+	near := nearest(key, s.keys())
+	for _, other := range alsoCalled(key) {
+		if _, ok := s.field(other); ok && near == "" {
+			near = other
 		}
+	}
+	if near != "" {
+		return fmt.Sprintf("did you mean %q?", near), join(path, near)
+	}
+	found := places(key, s)
+	for i, below := range found {
+		found[i] = join(path, below)
+	}
+	if len(found) == 0 && root != nil {
+		found = slices.DeleteFunc(places(key, root), func(place string) bool { return ofAnotherBlock(path, place) })
+	}
+	if len(found) > 0 {
+		meant = found[0]
+		if len(found) > 1 {
+			meant = ""
+		}
+		return "did you mean " + either(quoted(found)) + "?", meant
 	}
 	word, _, _ := strings.Cut(key, "_")
-	var akin []string
-	for _, k := range s.keys() {
-		if first, _, _ := strings.Cut(k, "_"); first == word {
-			akin = append(akin, fmt.Sprintf("%q", k))
-		}
-	}
+	akin := slices.DeleteFunc(s.keys(), func(k string) bool {
+		first, _, _ := strings.Cut(k, "_")
+		return first != word
+	})
 	if len(akin) > 0 {
-		return "did you mean " + either(akin) + "?"
+		return "did you mean " + either(quoted(akin)) + "?", ""
 	}
-	return "known are " + strings.Join(s.keys(), ", ")
+	return "known are " + strings.Join(s.keys(), ", "), ""
 }
 
-// elsewhere looks for a key at every level, and returns the shortest path to it.
-func elsewhere(key string, root *shape) string {
-	best := ""
-	root.leaves(nil, func(path []string) {
-		for i, step := range path {
-			if found := strings.Join(path[:i+1], "."); step == key && !slices.Contains(path[:i], "*") &&
-				(best == "" || len(found) < len(best)) {
-				best = found
-			}
+func quoted(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strconv.Quote(name)
+	}
+	return out
+}
+
+// alsoCalled returns the keys that have the meaning of a name that other programs use.
+func alsoCalled(name string) []string {
+	switch name {
+	case "url", "uri", "address", "addresses", "host", "hosts", "servers", "bootstrap_servers":
+		return []string{"dsn", "brokers", "addresses", "endpoint"}
+	case "file", "filename", "database":
+		return []string{"path"}
+	case "topic", "topics", "pattern":
+		return []string{"match"}
+	case "user":
+		return []string{"username"}
+	default:
+		return nil
+	}
+}
+
+// ofAnotherBlock says that a key which stands in the section of a store or broker cannot be one of another's, or of what
+// has nothing to do with either.
+func ofAnotherBlock(path, place string) bool {
+	steps := strings.Split(path, ".")
+	if steps[0] != storeKey && steps[0] != brokerKey && steps[0] != brokersKey {
+		return false
+	}
+	block := strings.Join(steps[:min(len(steps), 2)], ".") + "."
+	return !strings.HasPrefix(place, block) && !strings.HasPrefix(place, dispatcherKey+".")
+}
+
+// places are the paths below at which a key stands. Those in items of lists count only when there are no others.
+func places(key string, s *shape) []string {
+	var plain, inItems []string
+	s.leaves(nil, func(path []string) {
+		i := slices.Index(path, key)
+		if i < 0 || slices.Contains(path[:i], "*") {
+			return
+		}
+		found, into := strings.Join(path[:i+1], "."), &plain
+		if slices.Contains(path[:i], "0") {
+			found, into = strings.ReplaceAll(found, ".0", "[]"), &inItems
+		}
+		if !slices.Contains(*into, found) {
+			*into = append(*into, found)
 		}
 	})
-	return best
+	if len(plain) > 0 {
+		return plain
+	}
+	return inItems
 }
 
 // nearest returns the candidate that is spelt most like the text, if one is near enough to be meant.
