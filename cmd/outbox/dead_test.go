@@ -185,6 +185,36 @@ func TestDeadRequeueAndDiscard(t *testing.T) {
 	}
 }
 
+// An id that selects nothing is most likely misspelt: that is said, and seen by a script.
+func TestDeadTellsOfIDsThatSelectNothing(t *testing.T) {
+	t.Parallel()
+	s, url := deadShop(t)
+	for _, test := range []struct {
+		args, out, errOut string
+	}{
+		{"requeue --id p9", "requeued: 0\n", "outbox: no parked event with id \"p9\"; `outbox dead list --state parked` shows them\n"},
+		{"requeue --id p9 --dry-run", "selected: 0; nothing was changed\n", "outbox: no parked event with id \"p9\"; `outbox dead list --state parked` shows them\n"},
+		{"discard --id b1 --why x", "discarded: 0\n", "outbox: no parked event with id \"b1\"; it is blocked: `outbox dead list --state blocked`\n"},
+		{
+			"requeue --id q1 --topic orders", "requeued: 0\n",
+			"outbox: the event with id \"q1\" is parked, but the other flags do not select it\n",
+		},
+		{
+			"requeue --id p1 --id p9 --id w1 --id p9", "requeued: 1\n", "outbox: no parked event with id \"p9\"; `outbox dead list --state parked` shows them\n" +
+				"outbox: no parked event with id \"w1\"; `outbox dead list --state parked` shows them\n",
+		},
+		{"requeue --state discarded --id p2", "requeued: 0\n", "outbox: no discarded event with id \"p2\"; it is parked: `outbox dead list --state parked`\n"},
+	} {
+		got := outbox(t, append([]string{"dead", "--store", url}, strings.Fields(test.args)...)...)
+		if got != (result{code: 3, out: test.out, errOut: test.errOut}) {
+			t.Errorf("%s: %+v; want code 3, %q and %q", test.args, got, test.out, test.errOut)
+		}
+	}
+	if got := s.state(t, "p1"); got != "pending 0 1" {
+		t.Errorf("p1 is %q, although its id is right", got)
+	}
+}
+
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	s, url := deadShop(t)
@@ -223,6 +253,9 @@ func TestDeadUsage(t *testing.T) {
 		{"dead requeue --state blocked", "blocked"},
 		{"dead requeue --all --topic orders", "--all"},
 		{"dead requeue --aggregate-id= --topic orders", "--aggregate-id: is empty"},
+		{"dead requeue --id=", "--id: is empty"},
+		{"dead discard --id p1 --id= --why x", "--id: is empty"},
+		{"dead list --id=", "--id: is empty"},
 		{"dead discard --all", "--why"},
 		{"dead discard --id b1 --state blocked --why x", "outbox keys skip"},
 		{"dead list --state broken", "--state"},
@@ -256,8 +289,14 @@ func TestField_028_ParkedEventIsListedAndDelivered(t *testing.T) {
 	if got := outbox(t, "dead", "requeue", "--id", "q1", "--store", url); got.code != 0 {
 		t.Fatalf("requeue: %+v", got)
 	}
-	if got := outbox(t, "run", "--once", "--store", url, "--broker", kafka); got.code != 0 {
+	got := outbox(t, "run", "--once", "--store", url, "--broker", kafka)
+	if got.code != 0 {
 		t.Fatalf("run: %+v", got)
+	}
+	for _, want := range []string{`"keys":1,"look":"outbox dead list --state blocked"`, `"events":3,"look":"outbox dead list --state parked"`} {
+		if strings.Count(got.errOut, want) != 1 { // they are older than this run
+			t.Errorf("the run does not say %s in\n%s", want, got.errOut)
+		}
 	}
 	if got := s.state(t, "q1"); got != "published 0 1" {
 		t.Errorf("q1 is %q", got)

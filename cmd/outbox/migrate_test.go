@@ -17,7 +17,7 @@ func TestMigrate(t *testing.T) {
 		errOut  string
 		exactly bool
 	}{
-		{args: []string{"status"}, code: 3, out: "pending", errOut: "outbox migrate up"},
+		{args: []string{"status"}, code: 3, errOut: "shop.db: there is no such file; `outbox migrate up` makes it", exactly: true},
 		{args: []string{"up"}, out: "done: 1 outbox\nthe tables are at version 1\n", exactly: true},
 		{args: []string{"up"}, out: "the tables are at version 1\n", exactly: true},
 		{args: []string{"up", "--to", "99"}, code: 2, errOut: "--to"},
@@ -32,6 +32,46 @@ func TestMigrate(t *testing.T) {
 		if got.code != step.code || !strings.Contains(got.out, step.out) || !strings.Contains(got.errOut, step.errOut) ||
 			step.exactly && got.out != step.out {
 			t.Errorf("migrate %v: got %+v; want %+v", step.args, got, step)
+		}
+	}
+}
+
+// A name that is misspelt must not look like an outbox without events, and leave an empty file behind.
+func TestNoFileIsMadeButByMigrateUp(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "shop #1.db")
+	plain := writeConfig(t, "store: {type: sqlite, sqlite: {path: '"+filepath.ToSlash(path)+"'}}\nbroker: {type: memory}\n")
+	uri := writeConfig(t, "store: {type: sqlite, sqlite: {path: 'file:"+filepath.ToSlash(filepath.Dir(path))+"/shop%20%231.db?cache=private'}}\n"+
+		"broker: {type: memory}\n")
+	for _, file := range []string{plain, uri} {
+		for _, test := range []struct {
+			args string
+			code int
+		}{
+			{"dead count", 1},
+			{"dead list", 1},
+			{"dead requeue --all", 1},
+			{"keys unblock --aggregate-type order --aggregate-id ord_1", 1},
+			{"strategy accept --topic orders", 1},
+			{"migrate down --yes", 1},
+			{"migrate status", 3},
+			{"run --once", 1},
+		} {
+			got := outbox(t, append(strings.Fields(test.args), "-c", file)...)
+			if got.code != test.code || !strings.Contains(got.errOut, path+": there is no such file; `outbox migrate up` makes it") {
+				t.Errorf("%s: got %+v; want code %d and what to do", test.args, got, test.code)
+			}
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Fatalf("%s has made the file: %v", test.args, err)
+			}
+		}
+	}
+	for _, file := range []string{uri, plain} {
+		if got := outbox(t, "migrate", "up", "-c", file); got.code != 0 {
+			t.Fatalf("migrate up: %+v", got)
+		}
+		if got := outbox(t, "dead", "count", "-c", file); got.code != 0 || got.out != "0\n" {
+			t.Errorf("dead count: got %+v", got)
 		}
 	}
 }

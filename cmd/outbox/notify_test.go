@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -174,6 +175,44 @@ func TestRunOnceTellsOfParkedEvents(t *testing.T) {
 	events := 0
 	for len(messages) > 0 { // the run waits for the answers
 		events += 1 + next(t, messages).Data.LeftOut
+	}
+	if events != 5 {
+		t.Errorf("told of %d events, want 5", events)
+	}
+}
+
+// A receiver that is restarted at that moment is told nevertheless: the run waits for it.
+func TestRunOnceWaitsForAReceiverThatComesBack(t *testing.T) {
+	t.Parallel()
+	shop := newShop(t)
+	var asked atomic.Int32
+	got := make(chan told, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		var message told
+		if err := json.NewDecoder(r.Body).Decode(&message); err != nil {
+			t.Error(err)
+		}
+		got <- message
+	}))
+	t.Cleanup(server.Close)
+	file := writeConfig(t, fmt.Sprintf(`
+store: %q
+broker: {type: memory, memory: {max_message_bytes: 10}}
+notify: {url: %q, timeout: 50s}
+`, shop.url(), server.URL))
+	outbox(t, "migrate", "up", "-c", file)
+	shop.insert(t, 5, 2)
+	run := outbox(t, "run", "--once", "-c", file)
+	if run.code != 0 || strings.Contains(run.errOut, "nobody was told") || strings.Count(run.errOut, "messages are not signed") != 1 {
+		t.Errorf("got %+v; want code 0, that it was told, and once that it does not sign", run)
+	}
+	events := 0
+	for len(got) > 0 {
+		events += 1 + next(t, got).Data.LeftOut
 	}
 	if events != 5 {
 		t.Errorf("told of %d events, want 5", events)

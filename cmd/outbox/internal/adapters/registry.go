@@ -30,6 +30,14 @@ func Registry(log *slog.Logger) config.Registry {
 	})
 }
 
+// Existing is the Registry for what needs tables: it makes no database file.
+func Existing(log *slog.Logger) config.Registry {
+	return registry(log, map[string]config.StoreFactory{
+		"postgres": config.Store(openPostgres, postgresFromURL),
+		"sqlite":   config.Store(existingSQLite, sqliteFromURL),
+	})
+}
+
 // Offline is the Registry with stores that connect to nothing and know only their Migrations.
 func Offline(log *slog.Logger) config.Registry {
 	return registry(log, map[string]config.StoreFactory{

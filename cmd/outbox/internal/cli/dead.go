@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,6 +103,9 @@ func (d *deadFlags) parse() error {
 			faults = append(faults, fmt.Errorf("--%s: is empty", f.Name))
 		}
 	})
+	if slices.Contains(d.filter.EventIDs, "") {
+		faults = append(faults, errors.New("--id: is empty"))
+	}
 	if d.payload && !d.json {
 		faults = append(faults, errors.New("--payload: works with --json only"))
 	}
@@ -137,7 +141,7 @@ func (d *deadFlags) selective() error {
 }
 
 func (p *program) withDeadLetters(ctx context.Context, s *settings, use func(core.DeadLetters) error) error {
-	return p.withStore(ctx, adapters.Registry(p.log), s, func(store core.Store) error {
+	return p.withStore(ctx, adapters.Existing(p.log), s, func(store core.Store) error {
 		dead, ok := store.(core.DeadLetters)
 		if !ok {
 			return usage(errors.New("store: this store cannot show or change dead letters"))
@@ -150,10 +154,9 @@ func (p *program) deadList(ctx context.Context, store core.DeadLetters, flags *d
 	if flags.limit < 1 {
 		return usage(errors.New("--limit: must be at least 1"))
 	}
-	const page = 500
 	shown, after := 0, flags.afterID
 	for shown < flags.limit {
-		want := min(page, flags.limit-shown)
+		want := min(deadPage, flags.limit-shown)
 		dead, err := store.ListDead(ctx, flags.filter, after, want)
 		if err != nil {
 			return err
@@ -191,12 +194,7 @@ func (p *program) deadRequeue(ctx context.Context, store core.DeadLetters, flags
 	if err := flags.selective(); err != nil {
 		return err
 	}
-	if flags.dryRun {
-		return p.deadDryRun(ctx, store, flags)
-	}
-	n, err := store.RequeueDead(ctx, flags.filter)
-	p.printf("requeued: %d\n", n) // also when it failed on the way
-	return err
+	return p.deadChange(ctx, store, flags, "requeued", func() (int, error) { return store.RequeueDead(ctx, flags.filter) })
 }
 
 func (p *program) deadDiscard(ctx context.Context, store core.DeadLetters, flags *deadFlags) error {
@@ -209,12 +207,30 @@ func (p *program) deadDiscard(ctx context.Context, store core.DeadLetters, flags
 	if flags.why == "" {
 		return usage(errors.New("--why: is missing; say why these events are not sent"))
 	}
-	if flags.dryRun {
-		return p.deadDryRun(ctx, store, flags)
+	return p.deadChange(ctx, store, flags, "discarded", func() (int, error) {
+		return store.DiscardDead(ctx, flags.filter, flags.why)
+	})
+}
+
+// deadChange changes the selected events, or only shows them. An id that selects none is most likely misspelt.
+func (p *program) deadChange(
+	ctx context.Context, store core.DeadLetters, flags *deadFlags, done string, change func() (int, error),
+) error {
+	ids, err := absent(ctx, store, flags.filter) // before they are changed
+	if err != nil {
+		return err
 	}
-	n, err := store.DiscardDead(ctx, flags.filter, flags.why)
-	p.printf("discarded: %d\n", n) // also when it failed on the way
-	return err
+	if flags.dryRun {
+		err = p.deadDryRun(ctx, store, flags)
+	} else {
+		var n int
+		n, err = change()
+		p.printf("%s: %d\n", done, n) // also when it failed on the way
+	}
+	if err != nil {
+		return err
+	}
+	return p.tellAbsent(ctx, store, flags.filter.State, ids)
 }
 
 // deadDryRun shows what a command would change.

@@ -59,11 +59,7 @@ func (p *program) migrateCommand() *cobra.Command {
 	return migrate
 }
 
-// withMigrator opens the store for as long as use takes.
-func (p *program) withMigrator(ctx context.Context, flags migrateFlags, use func(core.Migrator) error) error {
-	return p.migrating(ctx, adapters.Registry(p.log), flags, use)
-}
-
+// migrating opens the store for as long as use takes.
 func (p *program) migrating(
 	ctx context.Context, registry config.Registry, flags migrateFlags, use func(core.Migrator) error,
 ) error {
@@ -93,7 +89,7 @@ func (p *program) withStore(
 }
 
 func (p *program) migrateUp(ctx context.Context, flags migrateFlags) error {
-	return p.withMigrator(ctx, flags, func(m core.Migrator) error {
+	return p.migrating(ctx, adapters.Registry(p.log), flags, func(m core.Migrator) error {
 		version, err := m.SchemaVersion(ctx)
 		if err != nil {
 			return err
@@ -110,7 +106,7 @@ func (p *program) migrateUp(ctx context.Context, flags migrateFlags) error {
 }
 
 func (p *program) migrateDown(ctx context.Context, flags migrateFlags) error {
-	return p.withMigrator(ctx, flags, func(m core.Migrator) error {
+	return p.migrating(ctx, adapters.Existing(p.log), flags, func(m core.Migrator) error {
 		version, err := m.SchemaVersion(ctx)
 		if err != nil {
 			return err
@@ -157,7 +153,7 @@ func (p *program) migrate(ctx context.Context, m core.Migrator, target int) erro
 }
 
 func (p *program) migrateStatus(ctx context.Context, flags migrateFlags) error {
-	return p.withMigrator(ctx, flags, func(m core.Migrator) error {
+	err := p.migrating(ctx, adapters.Existing(p.log), flags, func(m core.Migrator) error {
 		version, err := m.SchemaVersion(ctx)
 		if err != nil {
 			return err
@@ -186,6 +182,11 @@ func (p *program) migrateStatus(ctx context.Context, flags migrateFlags) error {
 		}
 		return nil
 	})
+	if errors.Is(err, adapters.ErrNoFile) { // no file is no step done
+		p.notef("outbox: %v\n", err)
+		return errCheck
+	}
+	return err
 }
 
 func (p *program) migratePrint(ctx context.Context, flags migrateFlags) error {

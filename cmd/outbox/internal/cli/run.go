@@ -44,7 +44,11 @@ func (p *program) runCommand() *cobra.Command {
 
 // run reports all faults of the settings at once, and dispatches until a signal comes.
 func (p *program) run(ctx context.Context, flags runFlags) error {
-	loaded, err := flags.load(ctx, adapters.Registry(p.log), false)
+	registry := adapters.Registry(p.log)
+	if flags.once { // nobody waits for tables that come later
+		registry = adapters.Existing(p.log)
+	}
+	loaded, err := flags.load(ctx, registry, false)
 	if err != nil {
 		return err
 	}
@@ -83,10 +87,38 @@ func (p *program) dispatch(ctx context.Context, loaded *config.Config, once bool
 		return err
 	}
 	defer func() { count.report(p.log) }()
-	if once {
-		return dispatcher.RunOnce(ctx)
+	if !once {
+		return dispatcher.Run(ctx)
 	}
-	return dispatcher.Run(ctx)
+	if err := dispatcher.RunOnce(ctx); err != nil || settings.EnqueueOnly {
+		return err
+	}
+	tellWaiting(ctx, p.log, store)
+	return nil
+}
+
+// tellWaiting says how many events are left that need a person, also from earlier runs: nothing else would show them to
+// who runs this from a timer.
+func tellWaiting(ctx context.Context, log *slog.Logger, store core.Store) {
+	letters, ok := store.(core.DeadLetters)
+	if !ok {
+		return
+	}
+	for _, of := range []struct {
+		state        core.DeadLetterState
+		text, counts string
+	}{
+		{core.StateBlocked, "keys are blocked: all their events wait until a person unblocks or skips the first one", "keys"},
+		{core.StateParked, "events are parked: they are not sent until a person requeues them", "events"},
+	} {
+		n, err := letters.CountDead(ctx, core.DeadLetterFilter{State: of.state})
+		switch {
+		case err != nil:
+			log.Warn("cannot count the events that need a person", "state", of.state, "error", err)
+		case n > 0:
+			log.Warn(of.text, of.counts, n, "look", "outbox dead list --state "+string(of.state))
+		}
+	}
 }
 
 // beside runs in a goroutine what outlives a signal, until the returned function ends it and waits.
