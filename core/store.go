@@ -243,6 +243,9 @@ type FingerprintKeeper interface {
 	Fingerprint(ctx context.Context, broker, destination, fingerprint string) (remembered string, err error)
 	// AcceptFingerprint replaces what is remembered: a person has decided that the change is safe.
 	AcceptFingerprint(ctx context.Context, broker, destination, fingerprint string) error
+	// Fingerprints returns everything that is remembered, for people and tools: which destinations there are, and what
+	// a misspelt one was meant to be. The map is the caller's.
+	Fingerprints(ctx context.Context) (map[ordering.Outlet]string, error)
 }
 
 // Migration is one step of a store's schema.

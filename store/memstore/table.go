@@ -22,7 +22,7 @@ type table struct {
 	lanes   []lane
 	members map[string]time.Time // name -> end of the membership
 	// fingerprints has the ordering strategy of each destination.
-	fingerprints map[destination]string
+	fingerprints map[ordering.Outlet]string
 	origin       uint64        // the incarnation of the server: Restart adds one
 	news         chan struct{} // closed, and replaced, whenever version grows
 	version      uint64        // grows whenever a fetch may find something new
@@ -65,7 +65,7 @@ func newTable(lanes int) *table {
 		byEvent:      map[string]*row{},
 		lanes:        make([]lane, lanes),
 		members:      map[string]time.Time{},
-		fingerprints: map[destination]string{},
+		fingerprints: map[ordering.Outlet]string{},
 		origin:       1,
 		news:         make(chan struct{}),
 	}

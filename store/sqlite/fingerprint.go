@@ -42,7 +42,7 @@ func (s *Store) AcceptFingerprint(ctx context.Context, broker, destination, fing
 	return nil
 }
 
-// Fingerprints returns what is remembered of every destination that was ever published, for people to look at.
+// Fingerprints is described at [core.FingerprintKeeper].
 func (s *Store) Fingerprints(ctx context.Context) (map[ordering.Outlet]string, error) {
 	all := map[ordering.Outlet]string{}
 	err := s.read(ctx, func(tx *sql.Tx) error {

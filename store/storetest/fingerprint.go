@@ -2,9 +2,11 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/go-outbox/outbox/core"
+	"github.com/go-outbox/outbox/ordering"
 )
 
 func fingerprintCases() []Case {
@@ -13,6 +15,7 @@ func fingerprintCases() []Case {
 		rule("Fingerprint/TheFirstIsRemembered", fingerprintFirstIsRemembered),
 		rule("Fingerprint/AcceptedReplacesIt", fingerprintAcceptedReplacesIt),
 		rule("Fingerprint/CallersAtTheSameTimeAgree", fingerprintCallersAgree),
+		rule("Fingerprint/AllAreListed", fingerprintAllAreListed),
 	}
 }
 
@@ -93,6 +96,23 @@ func fingerprintCallersAgree(f *fixture) {
 		}
 		if got[i] != got[0] {
 			f.Errorf("callers at the same time got %q", got)
+		}
+	}
+}
+
+func fingerprintAllAreListed(f *fixture) {
+	keeper, other := f.keeper(), f.keeper()
+	want := map[ordering.Outlet]string{}
+	for step, o := range []ordering.Outlet{
+		{}, {Destination: "orders"}, {Broker: "second", Destination: "orders"}, {Broker: "second", Destination: "Orders"},
+	} {
+		if step > 0 {
+			want[o] = fmt.Sprint("strategy ", step)
+			f.wantFingerprint(keeper, o.Broker, o.Destination, want[o], want[o])
+		}
+		got, err := other.Fingerprints(f.within())
+		if err != nil || !maps.Equal(got, want) {
+			f.Fatalf("fingerprints: got %q (%v), want %q", got, err, want)
 		}
 	}
 }

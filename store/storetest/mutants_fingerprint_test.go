@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/go-outbox/outbox/ordering"
 	"github.com/go-outbox/outbox/store/memstore"
 )
 
@@ -25,6 +26,15 @@ func fingerprintMutants() []mutant {
 			return sabotage{fingerprint: func(ctx context.Context, s *memstore.Store, broker, name, given string) (string, error) {
 				_, err := s.Fingerprint(ctx, broker, name, given)
 				return given, err
+			}}
+		}},
+		{"lists the destinations of all brokers as one's", []string{"Fingerprint/AllAreListed"}, func(testing.TB) sabotage {
+			return sabotage{fingerprints: func(all map[ordering.Outlet]string) map[ordering.Outlet]string {
+				mixed := map[ordering.Outlet]string{}
+				for o, fingerprint := range all {
+					mixed[ordering.Outlet{Destination: o.Destination}] = fingerprint
+				}
+				return mixed
 			}}
 		}},
 	}

@@ -20,13 +20,15 @@ type sabotage struct {
 	close       func(*memstore.Store) error
 	fingerprint func(ctx context.Context, s *memstore.Store, broker, name, given string) (string, error)
 	listDead    func(context.Context, *memstore.Store, core.DeadLetterFilter, int64, int) ([]core.DeadLetter, error)
-	requeueDead func(context.Context, *memstore.Store, core.DeadLetterFilter) (int, error)
-	discardDead func(context.Context, *memstore.Store, core.DeadLetterFilter, string) (int, error)
-	unblock     func(context.Context, *memstore.Store, ordering.Key) (int, error)
-	skipHead    func(context.Context, *memstore.Store, ordering.Key, string) (int, error)
-	purge       func(*memstore.Store)
-	enqueue     func(context.Context, *memstore.Tx, []core.Message) ([]string, error)
-	rollback    func(*memstore.Tx) error
+	// fingerprints changes what is listed.
+	fingerprints func(map[ordering.Outlet]string) map[ordering.Outlet]string
+	requeueDead  func(context.Context, *memstore.Store, core.DeadLetterFilter) (int, error)
+	discardDead  func(context.Context, *memstore.Store, core.DeadLetterFilter, string) (int, error)
+	unblock      func(context.Context, *memstore.Store, ordering.Key) (int, error)
+	skipHead     func(context.Context, *memstore.Store, ordering.Key, string) (int, error)
+	purge        func(*memstore.Store)
+	enqueue      func(context.Context, *memstore.Tx, []core.Message) ([]string, error)
+	rollback     func(*memstore.Tx) error
 }
 
 // saboteur is a store with some of its calls replaced.
@@ -76,6 +78,14 @@ func (s *saboteur) Fingerprint(ctx context.Context, broker, name, given string) 
 		return s.fingerprint(ctx, s.Store, broker, name, given)
 	}
 	return s.Store.Fingerprint(ctx, broker, name, given)
+}
+
+func (s *saboteur) Fingerprints(ctx context.Context) (map[ordering.Outlet]string, error) {
+	all, err := s.Store.Fingerprints(ctx)
+	if s.fingerprints != nil {
+		all = s.fingerprints(all)
+	}
+	return all, err
 }
 
 func (s *saboteur) ListDead(

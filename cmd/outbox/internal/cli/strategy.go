@@ -25,12 +25,6 @@ type strategyFlags struct {
 	broker      string
 }
 
-// fingerprints is a store that says what it remembers of every destination that was ever published.
-type fingerprints interface {
-	core.FingerprintKeeper
-	Fingerprints(ctx context.Context) (map[ordering.Outlet]string, error)
-}
-
 func (p *program) strategyCommand() *cobra.Command {
 	var flags strategyFlags
 	group := &cobra.Command{
@@ -79,7 +73,7 @@ func (p *program) accept(ctx context.Context, loaded *config.Config, flags strat
 	}
 	defer func() { err = errors.Join(err, parts.Close(ctx)) }()
 	broker, tells := parts.Broker.(core.Fingerprinter)
-	store, keeps := parts.Store.(fingerprints)
+	store, keeps := parts.Store.(core.FingerprintKeeper)
 	if !tells || !keeps {
 		return usage(errors.New("this store and broker compare no ordering strategies, so there is nothing to accept"))
 	}
