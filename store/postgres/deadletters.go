@@ -51,7 +51,7 @@ func scanDead(rows pgx.Rows, state core.DeadLetterState) (core.DeadLetter, error
 	dead := core.DeadLetter{State: state}
 	var discarded *time.Time
 	var err error
-	dead.Record, _, err = scanRecord(rows, &dead.Reason, &discarded)
+	dead.Record, _, err = new(recordReader).read(rows, &dead.Reason, &discarded)
 	if discarded != nil {
 		dead.Since = *discarded
 	}

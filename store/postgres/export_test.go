@@ -12,6 +12,7 @@ func (s *Store) SQL(template string) string { return s.cfg.names().sql(template)
 
 // The hot statements, for tests of their plans.
 func (s *Store) RowsSQL() string      { return s.queries.rows }
+func (s *Store) SmallRowsSQL() string { return s.queries.smallRows }
 func (s *Store) HeadsSQL() string     { return s.queries.heads }
 func (s *Store) PublishedSQL() string { return s.queries.published }
 

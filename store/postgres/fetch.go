@@ -12,24 +12,34 @@ import (
 	"github.com/go-outbox/outbox/store/postgres/internal/cursor"
 )
 
-// maxRewindReads bounds how often one Fetch starts again because of rewinds; what is left is for the next one.
-const maxRewindReads = 3
+const (
+	// maxRewindReads bounds how often one Fetch starts again because of rewinds; what is left is for the next one.
+	maxRewindReads = 3
+	// largeRowsLast is for how many fetches rows are taken for large after one was.
+	largeRowsLast = 64
+)
 
-// Fetch is described at [core.Store]. One round trip, and two more when rows were made unpublished again. It holds no
-// lock and, except for the first of each pause in the traffic, obtains no xid.
+// Fetch is described at [core.Store]. One round trip, and two more when rows were made unpublished again, or one more for
+// the first large row. It holds no lock and, except for the first of each pause in the traffic, obtains no xid.
 func (s *Store) Fetch(ctx context.Context, req core.FetchRequest) (core.Batch, error) {
 	s.waker.fetching()
-	for attempt := 0; ; attempt++ {
+	for rewinds := 0; ; {
 		f := s.begin(req)
 		p, err := s.read(ctx, req, f)
 		if err != nil {
 			s.fail(f)
 			return core.Batch{}, fmt.Errorf("postgres: fetch: %w", err)
 		}
-		if len(p.rewinds) == 0 || attempt == maxRewindReads {
+		if p.tooLarge {
+			s.cancel(f)
+			s.largeRows.Store(largeRowsLast)
+			continue
+		}
+		if len(p.rewinds) == 0 || rewinds == maxRewindReads {
 			return s.end(req, f, p), nil
 		}
 		s.cancel(f)
+		rewinds++
 		if err := s.takeRewinds(ctx, req, p.rewinds); err != nil {
 			return core.Batch{}, fmt.Errorf("postgres: fetch: rewinds: %w", err)
 		}
@@ -45,9 +55,11 @@ type page struct {
 	rewinds []int64 // seq of the rewinds there are
 	rows    int
 	upTo    int64 // how far the rows go
-	records []*core.Record
-	heads   []*core.Record
-	places  []int // by lane: where it stands in the request, counted from 1; 0 for one that was not asked for
+	// tooLarge says that rows were taken for small, and one of them was not: the reading counts for nothing.
+	tooLarge bool
+	records  []*core.Record
+	heads    []*core.Record
+	places   []int // by lane: where it stands in the request, counted from 1; 0 for one that was not asked for
 }
 
 // placesOf finds out where each lane stands in the request.
@@ -101,7 +113,7 @@ func (s *Store) read(ctx context.Context, req core.FetchRequest, f *cursor.Fetch
 	if f.Sample {
 		steps = append(steps, step{sql: s.queries.xid, read: one(&p.xid)})
 	}
-	steps = append(steps, step{sql: s.queries.rows, args: s.rowsArgs(req, f, len(p.places)), read: p.readRows(req)})
+	steps = append(steps, s.rowsStep(req, f, p))
 	if heads := s.headsStep(req, p); heads != nil {
 		steps = append(steps, *heads)
 	}
@@ -120,7 +132,19 @@ func fetchLeases(req core.FetchRequest) ([]int16, []int64) {
 	return leaseArrays(leases)
 }
 
-// rowsArgs are the arguments of rowsSQL. Lanes that have nothing to read below the front are left out there.
+// rowsStep reads the rows: as small ones, of which no number that may be asked for exceeds the bytes, until it turns out
+// that some are not.
+func (s *Store) rowsStep(req core.FetchRequest, f *cursor.Fetch, p *page) step {
+	args := s.rowsArgs(req, f, len(p.places))
+	share := req.MaxBytes / max(req.MaxRecords, 1)
+	if left := s.largeRows.Load(); left > 0 || share == 0 {
+		s.largeRows.CompareAndSwap(left, max(left-1, 0)) // another fetch may have counted
+		return step{sql: s.queries.rows, args: append(args, req.MaxBytes), read: p.readRows(req)}
+	}
+	return step{sql: s.queries.smallRows, args: append(args, share), read: p.readSmallRows(req, int64(share))}
+}
+
+// rowsArgs are the arguments of candidatesSQL. Lanes that have nothing to read below the front are left out there.
 func (s *Store) rowsArgs(req core.FetchRequest, f *cursor.Fetch, lanesAsked int) []any {
 	lanes, marks, gates := []int16{}, []int64{}, []int64{}
 	held := []int64{}
@@ -146,7 +170,7 @@ func (s *Store) rowsArgs(req core.FetchRequest, f *cursor.Fetch, lanesAsked int)
 	if few == nil {
 		few = []int64{}
 	}
-	return []any{lanes, marks, gates, f.Front, few, held, topics, types, ids, asked, req.MaxRecords, req.MaxBytes}
+	return []any{lanes, marks, gates, f.Front, few, held, topics, types, ids, asked, req.MaxRecords}
 }
 
 func (s *Store) headsStep(req core.FetchRequest, p *page) *step {
@@ -163,8 +187,9 @@ func (s *Store) headsStep(req core.FetchRequest, p *page) *step {
 		return nil
 	}
 	return &step{sql: s.queries.heads, args: []any{ids, events, lanes}, read: func(rows pgx.Rows) error {
+		var reader recordReader
 		for rows.Next() {
-			r, _, err := scanRecord(rows)
+			r, _, err := reader.read(rows)
 			if err != nil {
 				return err
 			}
@@ -178,8 +203,9 @@ func (s *Store) headsStep(req core.FetchRequest, p *page) *step {
 func (p *page) readRows(req core.FetchRequest) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		p.upTo = cursor.Above
+		var reader recordReader
 		for rows.Next() {
-			r, used, err := scanRecord(rows)
+			r, used, err := reader.read(rows)
 			if err != nil {
 				return err
 			}
@@ -188,6 +214,26 @@ func (p *page) readRows(req core.FetchRequest) func(pgx.Rows) error {
 				p.upTo = r.ID - 1
 				continue
 			case p.rows == req.MaxRecords || used >= int64(req.MaxBytes):
+				p.upTo = r.ID
+			}
+			p.records = append(p.records, r)
+		}
+		return nil
+	}
+}
+
+// readSmallRows reads the rows, unless one of them is larger than its share.
+func (p *page) readSmallRows(req core.FetchRequest, share int64) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		p.upTo = cursor.Above
+		var reader recordReader
+		for rows.Next() {
+			r, size, err := reader.read(rows)
+			if err != nil {
+				return err
+			}
+			p.tooLarge = p.tooLarge || size > share
+			if p.rows++; p.rows == req.MaxRecords {
 				p.upTo = r.ID
 			}
 			p.records = append(p.records, r)

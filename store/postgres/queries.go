@@ -4,18 +4,18 @@ import "github.com/go-outbox/outbox/core"
 
 // queries is the SQL of a store, with its names. See [names] for the braces.
 type queries struct {
-	lockKeys, insert, insertOne, existing           string
-	release, leave, join, take, dropMembers, leases string
-	observe, rows, heads, xid, fence, forgetRewinds string
-	prepareSettle, published, failed                string
-	requeue, requeueArchived, monthOfArchived       string
-	purge, purgeArchived                            string
-	remember, fingerprint, fingerprints, accept     string
-	dead                                            map[core.DeadLetterState]deadQueries
-	unblock, skipHead, purgeDiscarded               string
-	sleep, wakeUp, version, tableType               string
-	monthsAhead, archiveAhead                       string
-	bytes                                           bool // payloads go as bytea
+	lockKeys, insert, insertOne, existing                      string
+	release, leave, join, take, dropMembers, leases            string
+	observe, rows, smallRows, heads, xid, fence, forgetRewinds string
+	prepareSettle, published, failed                           string
+	requeue, requeueArchived, monthOfArchived                  string
+	purge, purgeArchived                                       string
+	remember, fingerprint, fingerprints, accept                string
+	dead                                                       map[core.DeadLetterState]deadQueries
+	unblock, skipHead, purgeDiscarded                          string
+	sleep, wakeUp, version, tableType                          string
+	monthsAhead, archiveAhead                                  string
+	bytes                                                      bool // payloads go as bytea
 }
 
 func newQueries(n names, after AfterPublish) queries {
@@ -34,7 +34,7 @@ func newQueries(n names, after AfterPublish) queries {
 		lockKeys: lockKeysSQL, insert: n.sql(insertSQL), insertOne: insertOne, existing: n.sql(existingSQL),
 		release: n.sql(releaseSQL), leave: n.sql(leaveSQL), join: n.sql(joinSQL), take: n.sql(takeSQL),
 		dropMembers: n.sql(dropMembersSQL), leases: n.sql(leasesSQL),
-		observe: n.sql(observeSQL), rows: n.sql(rowsSQL), heads: n.sql(headsSQL), xid: xidSQL, fence: n.sql(fenceSQL),
+		observe: n.sql(observeSQL), rows: n.sql(rowsSQL), smallRows: n.sql(smallRowsSQL), heads: n.sql(headsSQL), xid: xidSQL, fence: n.sql(fenceSQL),
 		forgetRewinds: n.sql(forgetRewindsSQL),
 		prepareSettle: n.sql(prepareSettleSQL), published: n.sql(published), failed: n.sql(failedSQL),
 		remember: n.sql(rememberSQL), fingerprint: n.sql(fingerprintSQL), fingerprints: n.sql(fingerprintsSQL), accept: n.sql(acceptSQL),

@@ -52,45 +52,53 @@ FROM pg_current_snapshot() s`
 	// neverSQL is the delay of a blocked row, whose next attempt is at infinity.
 	neverSQL = `9223372036854775807`
 
-	// rowsSQL reads the rows of all lanes in one snapshot. Each lane brings its bounds ($1 lane, $2 mark, $3 gate); $4
-	// is the front, above which no lane was read before. Between mark and gate there is something to find only when one
-	// of the transactions $5 is over. Below the front the lanes are read one by one, which is nothing to do for lanes
-	// without late commits; above it all lanes ($10) together. Each part has its index of pending rows.
-	//
-	// The rows are cut at $11 records and $12 bytes. The row at which the bytes ran out comes without its payload, so
-	// that the caller knows where the cut is.
+	// candidatesSQL reads the rows of all lanes in one snapshot. Each lane brings its bounds ($1 lane, $2 mark, $3 gate);
+	// $4 is the front, above which no lane was read before. Between mark and gate there is something to find only when
+	// one of the transactions $5 is over. Below the front the lanes are read one by one, which is nothing to do for lanes
+	// without late commits; above it all lanes ($10) together. Each part has its index of pending rows. At most $11 rows.
+	candidatesSQL = `
+    SELECT r.*, coalesce(octet_length(r.body), 0) + octet_length(r.event_id) + coalesce(octet_length(r.topic), 0) +
+        octet_length(r.aggregate_type) + octet_length(r.aggregate_id) + octet_length(r.event_type) +
+        coalesce(octet_length(r.headers::text), 0) AS size
+    FROM (
+        SELECT u.*, u.{body} AS body
+        FROM (
+            (SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS l (lane, mark, gate)
+             CROSS JOIN LATERAL (
+                (SELECT ` + columnsSQL + ` FROM {outbox} o
+                 WHERE o.lane = l.lane AND o.id > l.mark AND o.id <= l.gate AND ` + wantedSQL + `
+                    AND (SELECT bool_or(pg_visible_in_snapshot(x::text::xid8, pg_current_snapshot()))
+                         FROM unnest($5::bigint[]) x)
+                 ORDER BY o.id LIMIT $11::bigint)
+                UNION ALL
+                (SELECT ` + columnsSQL + ` FROM {outbox} o
+                 WHERE o.lane = l.lane AND o.id > l.gate AND o.id <= $4::bigint AND ` + wantedSQL + `
+                 ORDER BY o.id LIMIT $11::bigint)
+             ) o ORDER BY o.id LIMIT $11::bigint)
+            UNION ALL
+            (SELECT ` + columnsSQL + ` FROM {outbox} o
+             WHERE o.id > $4::bigint AND o.lane >= 0 AND ($10::boolean[])[o.lane + 1] AND ` + wantedSQL + `
+             ORDER BY o.id LIMIT $11::bigint)
+        ) u ORDER BY u.id LIMIT $11::bigint
+    ) r ORDER BY r.id OFFSET 0`
+
+	// rowsSQL cuts the rows at $12 bytes. The row at which the bytes ran out comes without its payload, so that the caller
+	// knows where the cut is.
 	rowsSQL = `
-SELECT ` + recordSQL + `, 
-       CASE WHEN b.before = 0 OR b.before + b.size <= $12::bigint THEN b.body END, ` + stateSQL + `, (b.before + b.size)::bigint
+SELECT ` + recordSQL + `, CASE WHEN b.before = 0 OR b.before + b.size <= $12::bigint THEN b.body END, ` + stateSQL + `,
+       (b.before + b.size)::bigint
 FROM (
     SELECT p.*, sum(p.size) OVER (ORDER BY p.id ROWS UNBOUNDED PRECEDING) - p.size AS before
-    FROM (
-            SELECT r.*, coalesce(octet_length(r.body), 0) + octet_length(r.event_id) + coalesce(octet_length(r.topic), 0) +
-                octet_length(r.aggregate_type) + octet_length(r.aggregate_id) + octet_length(r.event_type) +
-                coalesce(octet_length(r.headers::text), 0) AS size
-            FROM (
-                SELECT u.*, u.{body} AS body
-                FROM (
-                    (SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS l (lane, mark, gate)
-                     CROSS JOIN LATERAL (
-                        (SELECT ` + columnsSQL + ` FROM {outbox} o
-                         WHERE o.lane = l.lane AND o.id > l.mark AND o.id <= l.gate AND ` + wantedSQL + `
-                            AND (SELECT bool_or(pg_visible_in_snapshot(x::text::xid8, pg_current_snapshot()))
-                                 FROM unnest($5::bigint[]) x)
-                         ORDER BY o.id LIMIT $11::bigint)
-                        UNION ALL
-                        (SELECT ` + columnsSQL + ` FROM {outbox} o
-                         WHERE o.lane = l.lane AND o.id > l.gate AND o.id <= $4::bigint AND ` + wantedSQL + `
-                         ORDER BY o.id LIMIT $11::bigint)
-                     ) o ORDER BY o.id LIMIT $11::bigint)
-                    UNION ALL
-                    (SELECT ` + columnsSQL + ` FROM {outbox} o
-                     WHERE o.id > $4::bigint AND o.lane >= 0 AND ($10::boolean[])[o.lane + 1] AND ` + wantedSQL + `
-                     ORDER BY o.id LIMIT $11::bigint)
-                ) u ORDER BY u.id LIMIT $11::bigint
-            ) r ORDER BY r.id OFFSET 0
+    FROM (` + candidatesSQL + `
     ) p
 ) b WHERE b.before < $12::bigint ORDER BY b.id`
+
+	// smallRowsSQL takes all rows for smaller than $12 bytes, so that nothing needs to be summed up, which takes as long
+	// as reading the rows. A larger one comes without its payload.
+	smallRowsSQL = `
+SELECT ` + recordSQL + `, CASE WHEN b.size <= $12::bigint THEN b.body END, ` + stateSQL + `, b.size::bigint
+FROM (` + candidatesSQL + `
+) b ORDER BY b.id`
 
 	// headsSQL reads rows by primary key.
 	headsSQL = `

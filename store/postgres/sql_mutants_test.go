@@ -28,8 +28,12 @@ var sqlMutants = []struct{ name, file, from, to, test string }{
 	},
 	{
 		"a row is settled whatever its event", "queries_settle.go",
-		" AND o.event_id = i.event_id AND o", " AND o",
+		" AND o.event_id IS NOT DISTINCT FROM i.event_id AND o", " AND o",
 		"TestConformance/default/Settle",
+	},
+	{
+		"a large row is taken for a small one", "fetch.go", "p.tooLarge = p.tooLarge || size > share", "_ = size",
+		"TestConformance/default/Fetch",
 	},
 	{
 		"a row is settled whatever its replay", "queries_settle.go", " AND o.replay = i.replay AND", " AND",

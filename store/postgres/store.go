@@ -39,6 +39,7 @@ type Store struct {
 	mu     sync.Mutex // guards cursor
 	cursor cursor.Cursor
 
+	largeRows   atomic.Int64 // how many of the next fetches are cut by the database, as there were large rows
 	leaseTTL    atomic.Int64 // shortest TTL asked for, in nanoseconds
 	monthsUntil atomic.Int64 // unix time until which partitions need no look
 }
