@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-outbox/outbox/core"
 	"github.com/go-outbox/outbox/internal/chaos/process"
 )
 
@@ -74,13 +76,19 @@ func (d *dispatcher) stillRuns() error {
 	}
 }
 
-// terminate ends the dispatcher in order.
-func (d *dispatcher) terminate() error {
+// terminate ends the dispatcher in order. Amid faults it may run out of time, as the database can be away for longer than
+// that, but has to say so.
+func (d *dispatcher) terminate(amidFaults bool) error {
 	err := errors.Join(d.stillRuns(), d.running.End(syscall.SIGTERM, endPatience))
-	if err == nil && d.running.Code() != 0 {
-		err = fmt.Errorf("%s ended with code %d after SIGTERM", d.program.Name, d.running.Code())
+	if err != nil || d.running.Code() == 0 {
+		return err
 	}
-	return err
+	log, err := os.ReadFile(d.program.Log)
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	if amidFaults && bytes.Contains(lines[len(lines)-1], []byte(core.ErrShutdownTimeout.Error())) {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("%s ended with code %d after SIGTERM", d.program.Name, d.running.Code()))
 }
 
 // stop ends the dispatcher at once, running or not.

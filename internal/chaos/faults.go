@@ -126,7 +126,7 @@ func (s *stage) terminate(ctx context.Context, random *rand.Rand) error {
 	d := s.dispatchers[random.IntN(len(s.dispatchers))]
 	away := time.Duration(random.Int64N(int64(leaseTTL)))
 	s.record.note("terminate %s, away for %v", d.program.Name, away)
-	if err := d.terminate(); err != nil {
+	if err := d.terminate(true); err != nil {
 		return err
 	}
 	pause(ctx, away)
@@ -164,14 +164,14 @@ func (s *stage) restartQuietly(ctx context.Context, random *rand.Rand) error {
 func linkFaults(end string, links []*link.Link, r *record) (faults []fault) {
 	for _, f := range []struct {
 		name   string
-		spoil  func(*link.Link) error
+		spoil  func(*link.Link)
 		atMost time.Duration
 	}{
-		{"cut", func(l *link.Link) error { l.Cut(); return nil }, 0},
-		{"refused", func(l *link.Link) error { l.Down(); return nil }, leaseTTL},
+		{"cut", (*link.Link).Cut, 0},
+		{"refused", (*link.Link).Down, leaseTTL},
 		{"black_hole", (*link.Link).Hole, 3 * leaseTTL},
 		{"no_answers", (*link.Link).Mute, 3 * leaseTTL},
-		{"slow", func(l *link.Link) error { return l.Slow(300*time.Millisecond, 50) }, 3 * leaseTTL},
+		{"slow", func(l *link.Link) { l.Slow(300*time.Millisecond, 50_000) }, 3 * leaseTTL},
 	} {
 		faults = append(faults, fault{f.name, func(ctx context.Context, random *rand.Rand) error {
 			whose, some := "all dispatchers", links
@@ -180,18 +180,17 @@ func linkFaults(end string, links []*link.Link, r *record) (faults []fault) {
 			}
 			length := f.atMost/4 + time.Duration(random.Int64N(int64(f.atMost)+1))*3/4
 			r.note("%s: %s and %s, for %v", f.name, end, whose, length)
-			var faults []error
 			for _, l := range some {
-				faults = append(faults, f.spoil(l))
+				f.spoil(l)
 			}
 			if length > 0 {
 				pause(ctx, length)
 				for _, l := range some {
-					l.Heal(ctx)
+					l.Heal()
 				}
 				r.note("%s: %s and %s, is over", f.name, end, whose)
 			}
-			return errors.Join(faults...)
+			return nil
 		}})
 	}
 	return faults

@@ -78,7 +78,7 @@ func (s *stage) addDispatcher(ctx context.Context, n int, binary string) error {
 // terminateAll ends all dispatchers in order.
 func (s *stage) terminateAll() (broken []string) {
 	for _, d := range s.dispatchers {
-		if err := d.terminate(); err != nil {
+		if err := d.terminate(false); err != nil {
 			broken = append(broken, err.Error())
 		}
 	}

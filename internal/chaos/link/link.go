@@ -2,48 +2,46 @@
 package link
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/Shopify/toxiproxy/v2/stream"
-	"github.com/rs/zerolog"
 )
 
 // Link leads connections on to a server. Safe for concurrent use.
 //
 // The port is held from New to Close, also while the link is down: another process could take one that was given up, and
-// a child that is being forked keeps it for a moment. So the listener is ours, and only what makes a connection worse
-// is toxiproxy's.
+// a child that is being forked keeps it for a moment.
+//
+// toxiproxy was tried before. It gives up the port, and its toxics wait for each other for ever when one is removed from a
+// connection that is being closed.
 type Link struct {
-	listener net.Listener
-	server   *toxiproxy.ApiServer
-	proxy    *toxiproxy.Proxy // never started; it has the toxics
-	serving  sync.WaitGroup
+	name, upstream string
+	listener       net.Listener
+	serving        sync.WaitGroup
 
 	mu            sync.Mutex
 	down, blocked bool
-	count         int // of the connections there were
+	there, back   way
 	conns         map[net.Conn]bool
+}
+
+// way is what becomes of the bytes that go in one direction.
+type way struct {
+	hole    bool          // they are lost
+	latency time.Duration // at most
+	rate    int           // bytes a second; 0 is no limit
 }
 
 // New listens at an address and leads connections on to upstream. Close ends it.
 func New(name, listen, upstream string) (*Link, error) {
-	zerolog.SetGlobalLevel(zerolog.Disabled)   // the toxics have loggers of their own
 	listener, err := net.Listen("tcp", listen) //nolint:noctx // it has no end but Close
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", name, err)
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	l := &Link{
-		listener: listener, server: server, proxy: toxiproxy.NewProxy(server, name, listen, upstream),
-		conns: map[net.Conn]bool{},
-	}
+	l := &Link{name: name, upstream: upstream, listener: listener, conns: map[net.Conn]bool{}}
 	l.serving.Go(l.serve)
 	return l, nil
 }
@@ -63,48 +61,119 @@ func (l *Link) serve() {
 
 // lead leads a connection on to the server, or resets it if the link is down or nobody listens there.
 func (l *Link) lead(client net.Conn) {
-	if !l.isUp() {
+	if !l.add(client) {
 		reset(client)
 		return
 	}
-	upstream, err := net.Dial("tcp", l.proxy.Upstream) //nolint:noctx // on this machine: it is refused at once
+	defer l.end(client)
+	server, err := net.Dial("tcp", l.upstream) //nolint:noctx // on this machine: it is refused at once
 	if err != nil {
 		reset(client)
 		return
 	}
-	name, ok := l.add(client, upstream)
-	if !ok { // down, meanwhile
-		reset(client)
-		_ = upstream.Close() // nothing was sent
+	defer func() { _ = server.Close() }() // for the second time
+	if !l.add(server) {                   // down, meanwhile
 		return
 	}
-	l.proxy.Toxics.StartLink(l.server, name+" up", client, &end{upstream, l}, stream.Upstream)
-	l.proxy.Toxics.StartLink(l.server, name+" down", upstream, &end{client, l}, stream.Downstream)
+	defer l.end(server)
+	var leading sync.WaitGroup
+	for _, direction := range []struct {
+		from, to net.Conn
+		way      *way
+	}{{client, server, &l.there}, {server, client, &l.back}} {
+		leading.Go(func() {
+			l.pump(direction.from, direction.to, direction.way)
+			l.end(client)
+			l.end(server)
+		})
+	}
+	leading.Wait()
 }
 
-// add adds the two connections of a client to those that end when the link is down, unless it is.
-func (l *Link) add(client, upstream net.Conn) (name string, ok bool) {
+// chunk is what was read at once.
+type chunk struct {
+	at    time.Time
+	bytes []byte
+}
+
+// pump hands on what comes from one side to the other, until either ends.
+func (l *Link) pump(from, to net.Conn, w *way) {
+	chunks := make(chan chunk, 64)
+	done := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(chunks)
+		for {
+			buffer := make([]byte, 16<<10)
+			n, err := from.Read(buffer)
+			if n > 0 {
+				select {
+				case chunks <- chunk{time.Now(), buffer[:n]}:
+				case <-done:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	defer reading.Wait()
+	defer l.end(from)
+	defer close(done)
+	for c := range chunks {
+		way := l.wayNow(w)
+		if way.hole {
+			continue
+		}
+		time.Sleep(way.delay(c)) //nolint:forbidigo // that is its purpose
+		if _, err := to.Write(c.bytes); err != nil {
+			return
+		}
+	}
+}
+
+func (l *Link) wayNow(w *way) way {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *w
+}
+
+// delay is how long a chunk has still to wait.
+func (w way) delay(c chunk) (d time.Duration) {
+	if w.latency > 0 {
+		d = max(0, rand.N(w.latency)-time.Since(c.at)) //nolint:gosec // no secret
+	}
+	if w.rate > 0 {
+		d += time.Duration(len(c.bytes)) * time.Second / time.Duration(w.rate)
+	}
+	return d
+}
+
+// add adds a connection to those that end when the link goes down, unless it is down.
+func (l *Link) add(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down || l.blocked {
-		return "", false
+		return false
 	}
-	l.count++
-	l.conns[client], l.conns[upstream] = true, true
-	return fmt.Sprintf("connection %d", l.count), true
+	l.conns[c] = true
+	return true
 }
 
-// end is a connection that is forgotten when it is closed.
-type end struct {
-	net.Conn
-	of *Link
+func (l *Link) end(c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	_ = c.Close() // perhaps not for the first time
 }
 
-func (e *end) Close() error {
-	e.of.mu.Lock()
-	defer e.of.mu.Unlock()
-	delete(e.of.conns, e.Conn)
-	return e.Conn.Close()
+// endAll ends all connections; the caller has the lock.
+func (l *Link) endAll() {
+	for c := range l.conns {
+		_ = c.Close() // it may have been closed from its other side
+	}
+	clear(l.conns)
 }
 
 // reset ends a connection as one that was refused looks to a client that had begun to talk.
@@ -113,20 +182,6 @@ func reset(c net.Conn) {
 		_ = tcp.SetLinger(0) // as good as it gets
 	}
 	_ = c.Close()
-}
-
-func (l *Link) isUp() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.down && !l.blocked
-}
-
-// closeAll closes all connections.
-func (l *Link) closeAll() {
-	for c := range l.conns {
-		_ = c.Close() // it may have been closed from its other side
-	}
-	clear(l.conns)
 }
 
 // Address is where it listens.
@@ -139,12 +194,12 @@ func (l *Link) Close() {
 	l.serving.Wait()
 }
 
-// Down closes all connections and resets new ones, until Up or Heal.
+// Down ends all connections and resets new ones, until Up or Heal.
 func (l *Link) Down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = true
-	l.closeAll()
+	l.endAll()
 }
 
 // Up accepts connections, unless the link is blocked. One that is up already stays so.
@@ -159,7 +214,7 @@ func (l *Link) Block() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.blocked = true
-	l.closeAll()
+	l.endAll()
 }
 
 // Unblock is Up after Block.
@@ -169,53 +224,40 @@ func (l *Link) Unblock() {
 	l.blocked, l.down = false, false
 }
 
-// Cut closes all connections; new ones work.
+// Cut ends all connections; new ones work.
 func (l *Link) Cut() {
-	l.Down()
-	l.Up()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endAll()
 }
 
 // Hole lets nothing through in either direction, and tells nobody, until Heal. New connections are accepted and silent
 // too. What was sent meanwhile is lost with its connection.
-func (l *Link) Hole() error {
-	if err := l.spoil(`{"name":"hole-up","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`); err != nil {
-		return err
-	}
-	return l.Mute()
+func (l *Link) Hole() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.there.hole, l.back.hole = true, true
 }
 
 // Mute lets requests through but no answers, until Heal: the server has done what its client does not learn of.
-func (l *Link) Mute() error {
-	return l.spoil(`{"name":"hole-down","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+func (l *Link) Mute() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.back.hole = true
 }
 
-// Slow delays what goes to the server and what comes back, and narrows the way there to a rate in KB/s, until Heal.
-func (l *Link) Slow(latency time.Duration, rate int) error {
-	for _, toxic := range []string{
-		fmt.Sprintf(`{"name":"slow-up","type":"latency","stream":"upstream","attributes":{"latency":%[1]d,"jitter":%[1]d}}`,
-			latency.Milliseconds()/2),
-		fmt.Sprintf(`{"name":"slow-down","type":"latency","stream":"downstream","attributes":{"latency":%[1]d,"jitter":%[1]d}}`,
-			latency.Milliseconds()/2),
-		fmt.Sprintf(`{"name":"narrow","type":"bandwidth","stream":"upstream","attributes":{"rate":%d}}`, rate),
-	} {
-		if err := l.spoil(toxic); err != nil {
-			return err
-		}
-	}
-	return nil
+// Slow delays what goes to the server and what comes back, each by at most the latency, and narrows the way there to a
+// rate in bytes a second, until Heal.
+func (l *Link) Slow(latency time.Duration, rate int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.there.latency, l.there.rate, l.back.latency = latency, rate, latency
 }
 
-// Heal makes the link well again. Its connections end: the proxy may drop bytes when it stops to hold them back, and a
-// connection that goes on after a gap is a fault that no network has.
-func (l *Link) Heal(ctx context.Context) {
-	l.Down()
-	l.proxy.Toxics.ResetToxics(ctx)
-	l.Up()
-}
-
-func (l *Link) spoil(toxic string) error {
-	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
-		return fmt.Errorf("link %s: %s: %w", l.proxy.Name, toxic, err)
-	}
-	return nil
+// Heal makes the link well again. Its connections end: one that goes on after a gap is a fault that no network has.
+func (l *Link) Heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endAll()
+	l.there, l.back, l.down = way{}, way{}, false
 }

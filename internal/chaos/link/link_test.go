@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +106,17 @@ func (c *client) wantClosed() {
 	}
 }
 
+// wantRefused wants a new connection to be of no use, as early as while it is made or as late as when it is read.
+func wantRefused(t *testing.T, l *link.Link) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
+	if err != nil {
+		return
+	}
+	defer conn.Close() //nolint:errcheck // it is lost
+	(&client{t: t, Conn: conn, in: bufio.NewReader(conn)}).wantClosed()
+}
+
 func newLink(t *testing.T) (*link.Link, <-chan string) {
 	t.Helper()
 	address, got := echo(t)
@@ -128,7 +140,7 @@ func TestCutAndDown(t *testing.T) {
 	l.Down()
 	c.wantClosed()
 	for range 2 {
-		connect(t, l).wantClosed() // and the port is held: nobody else can take it meanwhile
+		wantRefused(t, l) // and the port is held: nobody else can take it meanwhile
 	}
 	l.Up()
 	l.Up()
@@ -144,11 +156,9 @@ func TestNothingBringsABlockedLinkUp(t *testing.T) {
 	c.wantClosed()
 	l.Up()
 	l.Cut()
-	if err := l.Hole(); err != nil {
-		t.Fatal(err)
-	}
-	l.Heal(t.Context())
-	connect(t, l).wantClosed()
+	l.Hole()
+	l.Heal()
+	wantRefused(t, l)
 	l.Unblock()
 	connect(t, l).wantEcho("two\n")
 }
@@ -159,14 +169,12 @@ func TestHoleIsSilentInBothDirections(t *testing.T) {
 	old := connect(t, l)
 	old.wantEcho("one\n")
 	<-got
-	if err := l.Hole(); err != nil {
-		t.Fatal(err)
-	}
+	l.Hole()
 	for _, c := range []*client{old, connect(t, l)} {
 		c.send("two\n")
 		c.wantSilence()
 	}
-	l.Heal(t.Context())
+	l.Heal()
 	old.wantClosed()
 	connect(t, l).wantEcho("three\n")
 	if line := <-got; line != "three\n" {
@@ -178,34 +186,60 @@ func TestMuteLosesAnswersAlone(t *testing.T) {
 	t.Parallel()
 	l, got := newLink(t)
 	c := connect(t, l)
-	if err := l.Mute(); err != nil {
-		t.Fatal(err)
-	}
+	l.Mute()
 	c.send("one\n")
 	if line := <-got; line != "one\n" {
 		t.Errorf("the server has got %q", line)
 	}
 	c.wantSilence()
-	l.Heal(t.Context())
+	l.Heal()
 	connect(t, l).wantEcho("two\n")
 }
 
 func TestSlowLosesNothing(t *testing.T) {
 	t.Parallel()
 	l, _ := newLink(t)
-	if err := l.Slow(20*time.Millisecond, 100); err != nil {
-		t.Fatal(err)
-	}
+	l.Slow(20*time.Millisecond, 100_000)
 	c := connect(t, l)
 	for _, line := range []string{"one\n", "two\n", "three\n"} {
 		c.wantEcho(line)
 	}
-	if err := l.Slow(20*time.Millisecond, 100); err == nil {
-		t.Error("a link was made slow twice")
+}
+
+// A link can be healed whatever is on its way through it, again and again.
+func TestHealEndsWithTrafficUnderWay(t *testing.T) {
+	t.Parallel()
+	l, got := newLink(t)
+	var reading sync.WaitGroup
+	stop := make(chan struct{})
+	reading.Go(func() {
+		for {
+			select {
+			case <-got:
+			case <-stop:
+				return
+			}
+		}
+	})
+	defer reading.Wait()
+	defer close(stop)
+	line := strings.Repeat("x", 2000) + "\n"
+	for range 20 {
+		var talking sync.WaitGroup
+		for range 4 {
+			c := connect(t, l)
+			c.wantEcho("through\n")
+			talking.Go(func() { // until the link is healed
+				talking.Go(func() { _, _ = io.Copy(io.Discard, c) })
+				for {
+					if _, err := io.WriteString(c, line); err != nil {
+						return
+					}
+				}
+			})
+		}
+		l.Slow(10*time.Millisecond, 2_000_000)
+		l.Heal()
+		talking.Wait()
 	}
-	l.Heal(t.Context())
-	if err := l.Slow(20*time.Millisecond, 100); err != nil {
-		t.Error(err)
-	}
-	l.Heal(t.Context())
 }
