@@ -119,8 +119,10 @@ func measureAll(
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	for range e.repeats {
-		for i, c := range drains {
+	for repeat := range e.repeats {
+		for n := range drains {
+			i := (repeat + n) % len(drains) // each has another one before it every time
+			c := drains[i]
 			d, err := c.run(ctx, e)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
