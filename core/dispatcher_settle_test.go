@@ -81,3 +81,36 @@ func TestDispatcher_TellsOnceThatTheStoreWasReplaced(t *testing.T) {
 		}
 	})
 }
+
+// away is a store that cannot be reached for a while.
+type away struct {
+	*memstore.Store
+	until time.Time
+}
+
+func (a *away) Settle(ctx context.Context, req core.Settlement) (core.Settled, error) {
+	if time.Now().Before(a.until) {
+		return core.Settled{}, errRaised
+	}
+	return a.Store.Settle(ctx, req)
+}
+
+// While nothing can be settled no event is to blame, and it is told once.
+func TestDispatcher_AnOutageOfTheStoreNamesNoEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem(t, memstore.Config{}, membroker.Config{})
+		var text lockedText
+		s.cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		s.enqueue("orders", 300, 30)
+		_, stop := s.run(&away{s.store, time.Now().Add(5 * time.Minute)}, s.broker)
+		wait(10 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		s.unharmed()
+		if got := strings.Count(text.String(), "settle fails"); got != 1 || strings.Contains(text.String(), "event ") {
+			t.Errorf("told %d times:\n%s", got, text.String())
+		}
+	})
+}

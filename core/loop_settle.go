@@ -22,11 +22,14 @@ type settler struct {
 	calls   int
 	size    int // how many records the next call may take; smaller after a failure, to find what does not go through
 	next    time.Time
+	worked  int // how many calls have succeeded
 }
 
 type settling struct {
 	entry  *entry
 	status Status
+	// failed is 0, or settler.worked and one when a call with it failed first.
+	failed int
 }
 
 func (s *settler) idle() bool { return len(s.pending) == 0 && s.calls == 0 }
@@ -34,7 +37,7 @@ func (s *settler) idle() bool { return len(s.pending) == 0 && s.calls == 0 }
 // settleLater notes the result of a record to be written down.
 func (l *loop) settleLater(e *entry, status Status) {
 	if !e.Gate().Dropped() {
-		l.settler.pending = append(l.settler.pending, settling{e, status})
+		l.settler.pending = append(l.settler.pending, settling{entry: e, status: status})
 	}
 }
 
@@ -119,10 +122,7 @@ func (l *loop) settled(batch []settling, got Settled, took time.Duration, err er
 		}
 	}
 	defer l.observe(event)
-	if err != nil && len(batch) == 1 { // found: the others go through without it
-		r := batch[0].entry.Value.record
-		err = fmt.Errorf("event %q, id %d, topic %q, key %s: %w", r.EventID, r.ID, r.Topic, r.Key(), err)
-	}
+	err = l.settler.blame(batch, err)
 	if failures := l.troubles.note(opSettle, err); err != nil {
 		l.settler.pending = append(l.settler.pending, batch...)
 		l.settler.size = max(len(batch)/2, 1)
@@ -161,4 +161,23 @@ func (l *loop) settledOne(now time.Time, s settling, missed bool) {
 	if !missed && (s.status == StatusParked || s.status == StatusBlocked) {
 		l.exhausted(now, s.entry, s.status)
 	}
+}
+
+// blame names the event that cannot be settled, once that is sure: it failed alone, and since it failed first others went
+// through.
+func (s *settler) blame(batch []settling, err error) error {
+	if err == nil {
+		s.worked++
+		return nil
+	}
+	for i := range batch {
+		if batch[i].failed == 0 {
+			batch[i].failed = s.worked + 1
+		}
+	}
+	if len(batch) > 1 || s.worked < batch[0].failed {
+		return err
+	}
+	r := batch[0].entry.Value.record
+	return fmt.Errorf("event %q, id %d, topic %q, key %s: %w", r.EventID, r.ID, r.Topic, r.Key(), err)
 }

@@ -129,6 +129,9 @@ func (b *board) take(now time.Time, all bool) (first *notice, due time.Time) {
 	}
 	for s, o := range b.outages {
 		if end, at, ok := o.next(b.patience(s.kind), all); ok {
+			if all && o.tries > 0 { // one that is refused again and again must not keep all others from being told
+				at = now
+			}
 			consider(&notice{subject: s, last: o.last, since: o.since, end: end, count: 1, outage: o}, at)
 		}
 	}

@@ -233,6 +233,9 @@ func (p *page) readSmallRows(req core.FetchRequest, share int64) func(pgx.Rows) 
 				return err
 			}
 			p.tooLarge = p.tooLarge || size > share
+			if p.tooLarge { // what follows is read again
+				return nil
+			}
 			if p.rows++; p.rows == req.MaxRecords {
 				p.upTo = r.ID
 			}

@@ -55,8 +55,8 @@ func (s *Store) lockMigrations(ctx context.Context, tx pgx.Tx) error {
 	}
 	err = exec(ctx, tx, `SELECT pg_advisory_xact_lock($1)`, key)
 	if err != nil && known {
-		return fmt.Errorf("waited for the lock %d that another session held (%v): let its migration finish, or end it "+
-			"with SELECT pg_terminate_backend(%d): %w", key, h, h.pid, err)
+		return fmt.Errorf("waited for the lock %d that another session held (%v) when the waiting began: let its migration finish, "+
+			"or, if pg_locks shows that it still holds it, SELECT pg_terminate_backend(%d): %w", key, h, h.pid, err)
 	}
 	return err
 }

@@ -43,7 +43,8 @@ FROM pg_current_snapshot() s`
             FROM unnest($7::text[], $8::text[], $9::text[]) AS c (topic, aggregate_type, aggregate_id))`
 
 	recordSQL = `b.id, b.lane, b.event_id, coalesce(b.topic, ''), b.aggregate_type, b.aggregate_id, b.event_type`
-	stateSQL  = `b.headers, b.created_at, b.attempt_count, b.first_failed_at,
+	stateSQL  = `b.headers, ` + timesSQL
+	timesSQL  = `b.created_at, b.attempt_count, b.first_failed_at,
        CASE WHEN b.next_attempt_at = 'infinity' THEN ` + neverSQL + `
             WHEN b.next_attempt_at > clock_timestamp() THEN (extract(epoch FROM
                 least(b.next_attempt_at, clock_timestamp() + interval '100 years') - clock_timestamp()) * 1000000)::bigint
@@ -94,9 +95,10 @@ FROM (
 ) b WHERE b.before < $12::bigint ORDER BY b.id`
 
 	// smallRowsSQL takes all rows for smaller than $12 bytes, so that nothing needs to be summed up, which takes as long
-	// as reading the rows. A larger one comes without its payload.
+	// as reading the rows. A larger one comes without its payload and headers.
 	smallRowsSQL = `
-SELECT ` + recordSQL + `, CASE WHEN b.size <= $12::bigint THEN b.body END, ` + stateSQL + `, b.size::bigint
+SELECT ` + recordSQL + `, CASE WHEN b.size <= $12::bigint THEN b.body END,
+       CASE WHEN b.size <= $12::bigint THEN b.headers END, ` + timesSQL + `, b.size::bigint
 FROM (` + candidatesSQL + `
 ) b ORDER BY b.id`
 

@@ -53,9 +53,11 @@ func (l *Link) serve() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil {
-			l.serving.Go(func() { l.lead(client) })
+		if err != nil { // too many open files, for example
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // rather than try at once
+			continue
 		}
+		l.serving.Go(func() { l.lead(client) })
 	}
 }
 
