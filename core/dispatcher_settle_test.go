@@ -15,16 +15,16 @@ import (
 	"github.com/go-outbox/outbox/store/memstore"
 )
 
-// unsettling is a store in which one row cannot be changed, as with a trigger that raises.
+// unsettling is a store that refuses some settles.
 type unsettling struct {
 	*memstore.Store
-	event string
+	refuses func(core.Settlement) bool
 }
 
 var errRaised = errors.New("raised by a trigger")
 
 func (u *unsettling) Settle(ctx context.Context, req core.Settlement) (core.Settled, error) {
-	if slices.ContainsFunc(req.Items, func(i core.SettleItem) bool { return i.Record.EventID == u.event }) {
+	if u.refuses(req) {
 		return core.Settled{}, errRaised
 	}
 	return u.Store.Settle(ctx, req)
@@ -38,7 +38,9 @@ func TestDispatcher_ARowThatCannotBeSettledIsNamed(t *testing.T) {
 		var text lockedText
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
 		s.enqueue("orders", 300, 30)
-		d, stop := s.run(&unsettling{s.store, "orders/a7/3"}, s.broker)
+		d, stop := s.run(&unsettling{s.store, func(req core.Settlement) bool {
+			return slices.ContainsFunc(req.Items, func(i core.SettleItem) bool { return i.Record.EventID == "orders/a7/3" })
+		}}, s.broker)
 		wait(3 * time.Minute)
 		for _, row := range s.store.Rows() {
 			if (row.State == memstore.Published) == (row.EventID == "orders/a7/3") {
@@ -82,19 +84,6 @@ func TestDispatcher_TellsOnceThatTheStoreWasReplaced(t *testing.T) {
 	})
 }
 
-// away is a store that cannot be reached for a while.
-type away struct {
-	*memstore.Store
-	until time.Time
-}
-
-func (a *away) Settle(ctx context.Context, req core.Settlement) (core.Settled, error) {
-	if time.Now().Before(a.until) {
-		return core.Settled{}, errRaised
-	}
-	return a.Store.Settle(ctx, req)
-}
-
 // While nothing can be settled no event is to blame, and it is told once.
 func TestDispatcher_AnOutageOfTheStoreNamesNoEvent(t *testing.T) {
 	t.Parallel()
@@ -103,7 +92,8 @@ func TestDispatcher_AnOutageOfTheStoreNamesNoEvent(t *testing.T) {
 		var text lockedText
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
 		s.enqueue("orders", 300, 30)
-		_, stop := s.run(&away{s.store, time.Now().Add(5 * time.Minute)}, s.broker)
+		until := time.Now().Add(5 * time.Minute)
+		_, stop := s.run(&unsettling{s.store, func(core.Settlement) bool { return time.Now().Before(until) }}, s.broker)
 		wait(10 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)

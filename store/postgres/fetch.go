@@ -232,7 +232,7 @@ func (p *page) readSmallRows(req core.FetchRequest, share int64) func(pgx.Rows) 
 			if err != nil {
 				return err
 			}
-			p.tooLarge = p.tooLarge || size > share
+			p.tooLarge = size > share
 			if p.tooLarge { // what follows is read again
 				return nil
 			}

@@ -18,9 +18,9 @@ import (
 // toxiproxy was tried before. It gives up the port, and its toxics wait for each other for ever when one is removed from a
 // connection that is being closed.
 type Link struct {
-	name, upstream string
-	listener       net.Listener
-	serving        sync.WaitGroup
+	upstream string
+	listener net.Listener
+	serving  sync.WaitGroup
 
 	mu            sync.Mutex
 	down, blocked bool
@@ -41,7 +41,7 @@ func New(name, listen, upstream string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link %s: %w", name, err)
 	}
-	l := &Link{name: name, upstream: upstream, listener: listener, conns: map[net.Conn]bool{}}
+	l := &Link{upstream: upstream, listener: listener, conns: map[net.Conn]bool{}}
 	l.serving.Go(l.serve)
 	return l, nil
 }
