@@ -25,8 +25,15 @@ func permanent() error {
 	return &core.PublishError{Class: core.ClassPermanent, Scope: core.ScopeMessage, Code: "TOO_LARGE", Err: errBoom}
 }
 
-// wait lets virtual time pass.
-func wait(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+// wait lets virtual time pass, and returns when everybody else in the bubble waits for something. Only the test itself
+// may call it: what the others did happened before it returns.
+func wait(d time.Duration) {
+	pass(d)
+	synctest.Wait()
+}
+
+// pass lets virtual time pass for a goroutine that is not the test itself.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
 func TestDispatcher_APoisonEventDelaysOnlyItsKeyAndIsParked(t *testing.T) {
 	t.Parallel()

@@ -116,9 +116,10 @@ func TestDispatcher_ABlockedEventHoldsItsKeyUntilAPersonActs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const poison = "orders/a0/1"
-		fails := true
+		var fails atomic.Bool
+		fails.Store(true)
 		s := newSystem(t, memstore.Config{Lanes: 4}, membroker.Config{Script: func(membroker.Call) membroker.Plan {
-			if fails {
+			if fails.Load() {
 				return membroker.RejectEvents(passing(), poison)
 			}
 			return membroker.Deliver()
@@ -145,7 +146,7 @@ func TestDispatcher_ABlockedEventHoldsItsKeyUntilAPersonActs(t *testing.T) {
 		if err := stop(); err != nil { // whoever comes next leaves it blocked
 			t.Fatal(err)
 		}
-		fails = false
+		fails.Store(false)
 		_, stop = s.start()
 		wait(10 * time.Minute)
 		if got := len(s.broker.Messages("orders")); got != 90 {
@@ -186,9 +187,10 @@ func TestDispatcher_AHaltedTopicStopsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const poison = "orders/a0/1"
-		fails := true
+		var fails atomic.Bool
+		fails.Store(true)
 		s := newSystem(t, memstore.Config{Lanes: 4}, membroker.Config{Script: func(c membroker.Call) membroker.Plan {
-			if fails {
+			if fails.Load() {
 				return membroker.RejectEvents(permanent(), poison)
 			}
 			return membroker.Deliver()
@@ -216,7 +218,7 @@ func TestDispatcher_AHaltedTopicStopsAndGoesOn(t *testing.T) {
 		if got := len(s.broker.Messages("orders")); got != 0 || d.Health().Ready {
 			t.Errorf("%d events arrived at the halted topic after a restart, ready is %v", got, d.Health().Ready)
 		}
-		fails = false
+		fails.Store(false)
 		if err := s.store.Requeue(poison); err != nil {
 			t.Fatal(err)
 		}

@@ -115,7 +115,7 @@ func (run *randomRun) run() {
 			_, stop := run.start()
 			stops = append(stops, stop)
 		}
-		wait(time.Duration(run.draw(4000)) * time.Millisecond)
+		pass(time.Duration(run.draw(4000)) * time.Millisecond)
 		if run.chance(40) {
 			run.end(stops[0])
 			stops = stops[1:]
@@ -126,7 +126,7 @@ func (run *randomRun) run() {
 	run.calm = true
 	run.mu.Unlock()
 	_, stop := run.start()
-	wait(10 * time.Minute)
+	pass(10 * time.Minute)
 	for _, s := range append(stops, stop) {
 		run.end(s)
 	}
@@ -149,11 +149,11 @@ func (run *randomRun) write() {
 		run.open[k] = true
 		run.mu.Unlock()
 		if busy { // another writer has the aggregate locked
-			wait(time.Millisecond)
+			pass(time.Millisecond)
 			continue
 		}
 		run.transaction(k)
-		wait(time.Duration(run.draw(1500)) * time.Millisecond)
+		pass(time.Duration(run.draw(1500)) * time.Millisecond)
 	}
 }
 
@@ -165,7 +165,7 @@ func (run *randomRun) transaction(k ordering.Key) {
 	if err != nil {
 		run.t.Error(err)
 	}
-	wait(time.Duration(run.draw(500)) * time.Millisecond)
+	pass(time.Duration(run.draw(500)) * time.Millisecond)
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	delete(run.open, k)

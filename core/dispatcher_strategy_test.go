@@ -204,7 +204,7 @@ func (b *adopting) pause(most time.Duration) {
 		b.mu.Lock()
 		d := time.Duration(b.random.Int64N(int64(most)))
 		b.mu.Unlock()
-		time.Sleep(d) //nolint:forbidigo // virtual time
+		pass(d)
 	}
 }
 
@@ -460,7 +460,7 @@ func TestDispatcher_TrustsAnAgreementForALease(t *testing.T) {
 					return nil
 				}
 				if p.Done { // the answer takes its time
-					wait(800 * time.Millisecond)
+					pass(800 * time.Millisecond)
 				}
 				mu.Lock()
 				defer mu.Unlock()

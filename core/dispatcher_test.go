@@ -132,10 +132,10 @@ func TestDispatcher_DeliversEverythingInOrder(t *testing.T) {
 		s := newSystem(t, memstore.Config{Lanes: 8}, membroker.Config{MaxInFlight: 4})
 		s.enqueue("orders", 500, 20)
 		_, stop := s.start()
-		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		wait(time.Second)
 		s.enqueue("orders", 500, 20)
 		s.enqueue("bills", 500, 7)
-		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		wait(time.Second)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}

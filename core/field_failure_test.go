@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,9 +228,10 @@ func TestField_051_WakingUpAllTheTimeRepeatsNothing(t *testing.T) {
 func TestField_052_ManyReplicasAtOnceSendEachRetryOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fails := true
+		var fails atomic.Bool
+		fails.Store(true)
 		s := newSystem(t, memstore.Config{Lanes: 64}, membroker.Config{Script: func(membroker.Call) membroker.Plan {
-			if fails {
+			if fails.Load() {
 				return membroker.Reject(passing())
 			}
 			return membroker.Deliver()
@@ -239,7 +241,7 @@ func TestField_052_ManyReplicasAtOnceSendEachRetryOnce(t *testing.T) {
 		_, stop := s.start()
 		wait(time.Minute)
 		s.stopAll(stop)
-		fails = false
+		fails.Store(false)
 		wait(2 * time.Hour)
 		var stops []func() error
 		for range 20 {
@@ -380,9 +382,10 @@ func TestField_077_WhereARequeuedEventComes(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const first = "orders/a0/1"
-				fails := true
+				var fails atomic.Bool
+				fails.Store(true)
 				s := newSystem(t, memstore.Config{}, membroker.Config{Script: func(membroker.Call) membroker.Plan {
-					if fails {
+					if fails.Load() {
 						return membroker.RejectEvents(permanent(), first)
 					}
 					return membroker.Deliver()
@@ -391,7 +394,7 @@ func TestField_077_WhereARequeuedEventComes(t *testing.T) {
 				s.enqueue("orders", 5, 1)
 				_, stop := s.start()
 				wait(time.Minute)
-				fails = false
+				fails.Store(false)
 				if err := s.store.Requeue(first); err != nil {
 					t.Fatal(err)
 				}
@@ -437,9 +440,10 @@ func TestField_091_AReplicaThatOnlyEnqueuesIsNoMember(t *testing.T) {
 func TestField_093_WhatWasInFlightIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hang := true
+		var hang atomic.Bool
+		hang.Store(true)
 		s := newSystem(t, memstore.Config{}, membroker.Config{MaxInFlight: 4, Script: func(membroker.Call) membroker.Plan {
-			if hang {
+			if hang.Load() {
 				return membroker.Hang()
 			}
 			return membroker.Deliver()
@@ -451,7 +455,7 @@ func TestField_093_WhatWasInFlightIsGivenBack(t *testing.T) {
 		if err := stop(); err == nil {
 			t.Error("a stop with calls that hang returned no error")
 		}
-		hang = false
+		hang.Store(false)
 		s.enqueue("orders", 20, 10)
 		_, stop = s.start()
 		wait(time.Second)

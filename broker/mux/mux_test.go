@@ -124,8 +124,11 @@ func TestBroker_OneDownTheOtherFlows(t *testing.T) {
 	})
 }
 
-// wait lets virtual time pass.
-func wait(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+// wait lets virtual time pass, and returns when everybody else in the bubble waits for something.
+func wait(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time
+	synctest.Wait()
+}
 
 func TestNew_ReportsAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
