@@ -81,9 +81,12 @@ func compareTransactions(
 	names := []string{"no event", "INSERT into a plain table", "bare INSERT of the same row", "Enqueue"}
 	rates := make([][]float64, len(names))
 	events := []event{nothing, bare, same, enqueue}
-	for repeat := range e.repeats {
-		for n := range events { // in turn, so that a slow minute hits all, and each after another one every time
-			i := (repeat + n) % len(events)
+	for round := range e.repeats * rounds {
+		for n := range events { // in turn, so that a slow minute hits all; each after another one, there and back
+			i := (round + n) % len(events)
+			if round%2 == 1 {
+				i = len(events) - 1 - i
+			}
 			rate, err := transactions(ctx, db, writers, events[i])
 			if err != nil {
 				return err
@@ -106,9 +109,15 @@ func compareTransactions(
 	return nil
 }
 
+const (
+	// rounds is how often each kind has its turn in a repeat, for length: many short turns, as checkpoints and what else
+	// goes on in a database last for seconds.
+	rounds = 4
+	length = time.Second
+)
+
 // transactions runs business transactions for a while and returns their rate.
 func transactions(ctx context.Context, db *database, writers int, ev event) (float64, error) {
-	const length = 4 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	deadline := time.Now().Add(length)

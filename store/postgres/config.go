@@ -29,11 +29,12 @@ type Payload string
 
 // The types of payload. Nil is NULL in all of them.
 const (
+	// JSON is validated and kept byte for byte: the consumer gets what was enqueued, and the server neither takes it apart
+	// to store it nor puts it together again to read it.
+	JSON Payload = "json"
 	// JSONB is validated and can be indexed. It keeps the value, not the text: white space, the order of keys,
 	// duplicate keys and the form of numbers change. The NUL escape and unpaired surrogates are refused at Enqueue.
 	JSONB Payload = "jsonb"
-	// JSON is validated and kept byte for byte.
-	JSON Payload = "json"
 	// Bytes (bytea) takes anything and keeps it byte for byte.
 	Bytes Payload = "bytea"
 )
@@ -59,7 +60,7 @@ type Config struct {
 	Lanes int
 	// AfterPublish is Mark, Archive or Delete; empty means Mark.
 	AfterPublish AfterPublish
-	// Payload is JSONB, JSON or Bytes; empty means JSONB. It must be what the table was created with.
+	// Payload is JSON, JSONB or Bytes; empty means JSON. It must be what the table was created with.
 	Payload Payload
 	// Partitioned keeps the outbox in a partition for each month (UTC) of created_at, so that [Store.Purge] drops months
 	// instead of deleting rows. It must be what the table was created with; the package comment says what it costs.
@@ -97,7 +98,7 @@ func (c Config) WithDefaults() Config {
 		c.AfterPublish = Mark
 	}
 	if c.Payload == "" {
-		c.Payload = JSONB
+		c.Payload = JSON
 	}
 	if c.Sweep == 0 {
 		c.Sweep = DefaultSweep
@@ -142,9 +143,9 @@ func (c Config) Validate() error {
 		bad("AfterPublish", "unknown %q; use %s, %s or %s", c.AfterPublish, Mark, Archive, Delete)
 	}
 	switch c.Payload {
-	case JSONB, JSON, Bytes:
+	case JSON, JSONB, Bytes:
 	default:
-		bad("Payload", "unknown %q; use %s, %s or %s", c.Payload, JSONB, JSON, Bytes)
+		bad("Payload", "unknown %q; use %s, %s or %s", c.Payload, JSON, JSONB, Bytes)
 	}
 	return errors.Join(faults...)
 }

@@ -1,4 +1,4 @@
-// Package postgres keeps the outbox in PostgreSQL 13 or newer: a [github.com/go-outbox/outbox/core.Store] for any number
+// Package postgres keeps the outbox in PostgreSQL 14 or newer: a [github.com/go-outbox/outbox/core.Store] for any number
 // of dispatchers and enqueuers, on github.com/jackc/pgx/v5.
 //
 //	store, err := postgres.Open(ctx, postgres.Config{DSN: dsn}) // or New(pool, cfg)
@@ -18,7 +18,7 @@
 //
 //	INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'ord_1', 'order.created', '{}')
 //
-// event_id is unique and defaults to a random UUID, created_at to now(), headers is a JSON object of strings, topic NULL
+// event_id is the primary key and defaults to a random UUID, created_at to now(), headers is a JSON object of strings, topic NULL
 // means that the dispatcher's configuration decides. A row that [core.Message] would not allow is refused at the INSERT.
 // Never give a value for id. To grant a role no more than that: INSERT on the four columns and USAGE on the sequence.
 //
@@ -75,7 +75,7 @@
 //	Table         outbox
 //	Lanes         64; fixed when the table is created
 //	AfterPublish  mark (keep the row), archive (move it to a table with a partition for each month) or delete
-//	Payload       jsonb, json (byte for byte) or bytea (anything); fixed when the table is created
+//	Payload       json (byte for byte), jsonb (can be indexed) or bytea (anything); fixed when the table is created
 //	Partitioned   false; fixed when the table is created
 //	StrictOrder   false
 //	Pooler        false; found out on the first connection

@@ -56,7 +56,7 @@ func (s *Store) explain(err error) error {
 	case noSuchConstraint:
 		return fmt.Errorf("is Config.Partitioned (%t) what the table was created with: %w", s.cfg.Partitioned, err)
 	case uniqueViolation:
-		if pg.ConstraintName == s.cfg.names().prefixed("outbox_event_id") {
+		if pg.ConstraintName == s.cfg.names().prefixed("outbox_pkey") {
 			return fmt.Errorf("%w (%s)", err, pg.Detail) // names the event id
 		}
 	case checkViolation:

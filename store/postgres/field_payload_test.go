@@ -49,7 +49,7 @@ func refused(t *testing.T, s *postgres.Store, payload, why string) {
 // jsonb cannot hold the NUL escape. It is refused by name, never stripped; json and bytea keep it.
 func TestField_135_NULEscape(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := open(t, payloadOf(postgres.JSONB))
 	for _, payload := range []string{`{"a":"x\u0000y"}`, `{"a\u0000":1}`, `"\u0000"`} {
 		refused(t, s, payload, `\u0000`)
 	}
@@ -73,7 +73,7 @@ func TestField_135_NULEscape(t *testing.T) {
 // One bad message of a batch is named before anything is sent, so that the transaction stays usable.
 func TestField_136_OneBadMessageOfABatch(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := open(t, payloadOf(postgres.JSONB))
 	err := s.InTx(t.Context(), func(_ pgx.Tx, box core.Enqueuer) error {
 		batch := numbered(50)
 		batch[17].Payload = []byte(`{"a":"\u0000"}`)

@@ -94,8 +94,10 @@ func TestPlans(t *testing.T) {
 					t.Errorf("%d sorts, want one, of the late commits:\n%s", n, rows)
 				}
 			}
-			wantPlan(t, explain(t, s, false, s.PublishedSQL(), settleArgs()...), "Index Scan using outbox_pkey on outbox")
+			wantPlan(t, explain(t, s, false, s.PublishedSQL(), settleArgs()...), "Index Scan using outbox_pending on outbox")
 			wantPlan(t, explain(t, s, false, s.HeadsSQL(), "{1,2}", "{a,b}", "{1}"), "Index Scan using outbox_")
+			purge := explain(t, s, false, s.PurgeSQL(), 1, "1 hour", 0, 512, 5000)
+			wantPlan(t, purge, "Tid Range Scan on outbox", "Tid Scan on outbox")
 		})
 	}
 }

@@ -15,7 +15,7 @@ func newDeadQueries(n names) map[core.DeadLetterState]deadQueries {
 		from := ` FROM {outbox} b WHERE ` + is + filterSQL
 		picked := `
 WITH picked AS MATERIALIZED (
-    SELECT b.id, b.created_at` + from + pageSQL + ` FOR UPDATE
+    SELECT b.event_id, b.created_at` + from + pageSQL + ` FOR UPDATE
 )`
 		all[state] = deadQueries{
 			list:    n.sql(`SELECT ` + deadSQL + from + pageSQL),
@@ -57,14 +57,14 @@ SELECT count(*), coalesce(max(id), 0) FROM changed`
 	// each row once.
 	requeueDeadSQL = `, changed AS (
     UPDATE {outbox} o SET ` + freshSQL + `, replay = o.replay + 1
-    FROM picked p WHERE o.id = p.id AND o.created_at = p.created_at RETURNING o.lane, o.id
+    FROM picked p WHERE o.event_id = p.event_id AND o.created_at = p.created_at RETURNING o.lane, o.id
 ), ` + toldSQL
 
 	becauseSQL = `coalesce('; ' || nullif(o.last_error, ''), '')`
 
 	discardDeadSQL = `, changed AS (
     UPDATE {outbox} o SET discarded_at = clock_timestamp(), last_error = $11::text || ` + becauseSQL + `
-    FROM picked p WHERE o.id = p.id AND o.created_at = p.created_at RETURNING o.id
+    FROM picked p WHERE o.event_id = p.event_id AND o.created_at = p.created_at RETURNING o.id
 ) SELECT count(*), coalesce(max(id), 0) FROM changed`
 
 	keySQL = `coalesce(b.topic, '') = $1::text AND b.aggregate_type = $2::text AND b.aggregate_id = $3::text`
@@ -78,25 +78,25 @@ WITH changed AS (
 	// computed from the number of lanes that the table has.
 	skipHeadSQL = `
 WITH head AS MATERIALIZED (
-    SELECT b.id, b.created_at FROM {outbox} b
+    SELECT b.event_id, b.created_at FROM {outbox} b
     WHERE b.published_at IS NULL AND NOT b.dlq AND ` + keySQL + `
       AND b.lane = (SELECT (('x0' || substr(md5($2::text || '/' || $3::text), 1, 15))::bit(64)::bigint % count(*))::smallint
                     FROM {outbox_lanes})
     ORDER BY b.id LIMIT 1
 ), changed AS (
     UPDATE {outbox} o SET dlq = true, next_attempt_at = NULL, last_error = $4::text || ` + becauseSQL + `
-    FROM head h WHERE o.id = h.id AND o.created_at = h.created_at
+    FROM head h WHERE o.event_id = h.event_id AND o.created_at = h.created_at
       AND o.next_attempt_at IS NOT NULL AND CASE WHEN o.dlq THEN false ELSE o.published_at IS NULL END
     RETURNING o.lane, o.id
 ), ` + toldSQL
 
-	// purgeDiscardedSQL has the arguments of purgeSQL.
+	// purgeDiscardedSQL deletes the next discarded rows after an id, $3.
 	purgeDiscardedSQL = `
 WITH old AS MATERIALIZED (
-    SELECT id, created_at FROM {outbox}
+    SELECT event_id, created_at FROM {outbox}
     WHERE ` + aloneSQL + ` AND id > $3 AND dlq AND discarded_at < now() - $2::interval
     ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED
 ), purged AS (
-    DELETE FROM {outbox} o USING old WHERE o.id = old.id AND o.created_at = old.created_at RETURNING o.id
+    DELETE FROM {outbox} o USING old WHERE o.event_id = old.event_id AND o.created_at = old.created_at RETURNING o.id
 ) SELECT count(*), coalesce(max(id), 0) FROM purged`
 )

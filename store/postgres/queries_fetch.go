@@ -102,11 +102,11 @@ SELECT ` + recordSQL + `, CASE WHEN b.size <= $12::bigint THEN b.body END,
 FROM (` + candidatesSQL + `
 ) b ORDER BY b.id`
 
-	// headsSQL reads rows by primary key.
+	// headsSQL reads single rows.
 	headsSQL = `
 SELECT ` + recordSQL + `, b.{body}, ` + stateSQL + `, 0::bigint
 FROM unnest($1::bigint[], $2::text[]) AS h (id, event_id) JOIN {outbox} b ON b.id = h.id AND b.event_id = h.event_id
-WHERE b.published_at IS NULL AND NOT b.dlq AND b.lane = ANY ($3::smallint[])`
+WHERE b.published_at IS NULL AND NOT b.dlq AND b.lane >= 0 AND b.lane = ANY ($3::smallint[])`
 
 	// fenceSQL locks the lanes that the member holds under these epochs, so that nobody else can take them before the
 	// transaction ends. Waiting for a lock it reads the lane again. The xid is obtained here at the latest.

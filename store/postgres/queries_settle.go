@@ -8,11 +8,12 @@ const (
 SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
        ` + originSQL + `, ` + lastIDSQL
 
-	// settleableSQL finds the row that was read, and no other one that got its id, was sent again or is settled. By id, of
-	// which neighbours lie together: event ids may be random, and no index can be asked what IS NOT DISTINCT FROM.
+	// settleableSQL finds the row that was read, and no other one that got its id, was sent again or is settled. By the
+	// index of pending rows, in which neighbours lie together: event ids may be random, and no index can be asked what IS
+	// NOT DISTINCT FROM.
 	settleableSQL = `
-o.id = i.id{same_month} AND o.event_id IS NOT DISTINCT FROM i.event_id AND o.replay = i.replay AND o.published_at IS NULL AND NOT o.dlq
-    AND o.lane = ANY (ARRAY(` + leasedSQL + `)) AND i.origin = (SELECT ` + originSQL + `)`
+o.id = i.id{same_month} AND o.event_id IS NOT DISTINCT FROM i.event_id AND o.replay = i.replay
+    AND o.published_at IS NULL AND NOT o.dlq AND o.lane >= 0 AND o.lane = ANY (ARRAY(` + leasedSQL + `)) AND i.origin = (SELECT ` + originSQL + `)`
 
 	settledSQL = `
 FROM unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[], $8::timestamptz[])

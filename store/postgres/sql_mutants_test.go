@@ -36,7 +36,7 @@ var sqlMutants = []struct{ name, file, from, to, test string }{
 		"TestConformance/default/Fetch",
 	},
 	{
-		"a row is settled whatever its replay", "queries_settle.go", " AND o.replay = i.replay AND", " AND",
+		"a row is settled whatever its replay", "queries_settle.go", " AND o.replay = i.replay\n", "\n",
 		"TestConformance/default/Settle",
 	},
 	{

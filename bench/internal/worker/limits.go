@@ -30,6 +30,9 @@ func openDrain(ctx context.Context, job Job, m *meter) (*task, error) {
 	return &task{run: d.run, close: pool.Close}, nil
 }
 
+// pending are the rows that the outbox has an index of by id.
+const pending = "published_at IS NULL AND NOT dlq AND lane >= 0"
+
 type drain struct {
 	pool  *pgxpool.Pool
 	table string
@@ -53,7 +56,7 @@ func (d *drain) run(ctx context.Context) error {
 func (d *drain) read(ctx context.Context, batches chan<- []int64) error {
 	for last := int64(0); ; {
 		rows, err := d.pool.Query(ctx, `SELECT id, event_id, topic, aggregate_type, aggregate_id, event_type, payload::text,
-			headers FROM `+d.table+` WHERE published_at IS NULL AND NOT dlq AND id > $1 ORDER BY id LIMIT 1000`, last)
+			headers FROM `+d.table+` WHERE `+pending+` AND id > $1 ORDER BY id LIMIT 1000`, last)
 		if err != nil {
 			return err
 		}
@@ -79,7 +82,7 @@ func (d *drain) read(ctx context.Context, batches chan<- []int64) error {
 
 func (d *drain) mark(ctx context.Context, batches <-chan []int64) error {
 	for ids := range batches {
-		if _, err := d.pool.Exec(ctx, "UPDATE "+d.table+" SET published_at = now() WHERE id = ANY($1)", ids); err != nil {
+		if _, err := d.pool.Exec(ctx, "UPDATE "+d.table+" SET published_at = now() WHERE "+pending+" AND id = ANY($1)", ids); err != nil {
 			for range batches { // lets the reader end
 			}
 			return fmt.Errorf("mark: %w", err)

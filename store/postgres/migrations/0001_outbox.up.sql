@@ -15,9 +15,10 @@ $lane$;
 -- The default of id makes the transaction obtain its xid before it draws the id, whatever way the row comes in: the
 -- exactness of the fetch rests on that order. Never insert ids of your own.
 --
--- Marking a row as published adds a second entry for it to both full indexes. Their pages are filled by half, so that it
--- fits: splitting every page costs a settle half of its rate. Lengths are limited by the types and not by constraints, as
--- each insert reads the text of a constraint anew.
+-- The event id is the primary key, and no other index has all rows: marking a row as published adds a second entry for
+-- it to each that has. The pages of this one are filled by half, so that it fits: splitting every page costs a settle
+-- half of its rate. Lengths are limited by the types and not by constraints, as each insert reads the text of a
+-- constraint anew.
 CREATE TABLE {outbox} (
     id              bigint      NOT NULL
                                 DEFAULT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval({'outbox_id_seq'}::regclass) END,
@@ -38,14 +39,13 @@ CREATE TABLE {outbox} (
     discarded_at    timestamptz,
     replay          integer     NOT NULL DEFAULT 0,
     lane            smallint    NOT NULL GENERATED ALWAYS AS ({outbox_lane}(aggregate_type, aggregate_id)) STORED,
-    CONSTRAINT {"outbox_pkey"} PRIMARY KEY (id{month}) WITH (fillfactor = 45),
-    CONSTRAINT {"outbox_event_id"} UNIQUE (event_id{month}) WITH (fillfactor = 45),
+    CONSTRAINT {"outbox_pkey"} PRIMARY KEY (event_id{month}) WITH (fillfactor = 45),
     CONSTRAINT {"outbox_headers"} CHECK (jsonb_typeof(headers) = 'object')
 ) {storage};
 
 ALTER SEQUENCE {outbox_id_seq} OWNED BY {outbox}.id;
 
--- lz4 is three times as fast as the default and as good. Servers before 14, or built without it, go on without.
+-- lz4 is three times as fast as the default and as good. Servers built without it go on without.
 DO $lz4$
 BEGIN
     EXECUTE {'ALTER TABLE outbox ALTER COLUMN payload SET COMPRESSION lz4, ALTER COLUMN headers SET COMPRESSION lz4'};
