@@ -13,12 +13,12 @@
 // # Table
 //
 // Everything is in one schema and begins with the table's name: outbox, outbox_id_seq, outbox_lanes, outbox_members,
-// outbox_rewinds, outbox_sleepers, outbox_archive with its partitions, outbox_migrations, and two functions. Four columns
+// outbox_rewinds, outbox_sleepers, outbox_archive with its partitions, outbox_migrations, and some functions. Four columns
 // are enough for plain SQL from any language:
 //
 //	INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', 'ord_1', 'order.created', '{}')
 //
-// event_id is the primary key and defaults to a random UUID, created_at to now(), headers is a JSON object of strings, topic NULL
+// event_id is the primary key and defaults to a UUIDv7, created_at to now(), headers is a JSON object of strings, topic NULL
 // means that the dispatcher's configuration decides. A row that [core.Message] would not allow is refused at the INSERT.
 // Never give a value for id. To grant a role no more than that: INSERT on the four columns and USAGE on the sequence.
 //

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -76,5 +77,21 @@ func TestPlainInsert_IsFoundByThePollWhereNothingNotifies(t *testing.T) {
 	r.stop()
 	if s.Listening() {
 		t.Error("the store listens on a server that cannot notify")
+	}
+}
+
+// A plain INSERT gets a UUIDv7 as the library makes them: rows that are written together lie together in the index.
+func TestPlainInsert_EventIDIsInTheOrderOfTime(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	before := core.NewEventID()
+	execSQL(t, s, plainInsert)
+	got := queryOne[string](t, s, `SELECT event_id FROM {outbox}`)
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(got) {
+		t.Errorf("%s is no UUIDv7", got)
+	}
+	const millis = 13 // of the text
+	if after := core.NewEventID(); got[:millis] < before[:millis] || got[:millis] > after[:millis] {
+		t.Errorf("%s is not between %s and %s", got, before, after)
 	}
 }
