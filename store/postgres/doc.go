@@ -1,4 +1,4 @@
-// Package postgres keeps the outbox in PostgreSQL 14 or newer: a [github.com/go-outbox/outbox/core.Store] for any number
+// Package postgres keeps the outbox in PostgreSQL 13 or newer: a [github.com/go-outbox/outbox/core.Store] for any number
 // of dispatchers and enqueuers, on github.com/jackc/pgx/v5.
 //
 //	store, err := postgres.Open(ctx, postgres.Config{DSN: dsn}) // or New(pool, cfg)
@@ -20,7 +20,9 @@
 //
 // event_id is the primary key and defaults to a UUIDv7, created_at to now(), headers is a JSON object of strings, topic NULL
 // means that the dispatcher's configuration decides. A row that [core.Message] would not allow is refused at the INSERT.
-// Never give a value for id. To grant a role no more than that: INSERT on the four columns and USAGE on the sequence.
+// Never give a value for id. To grant a role no more than that: INSERT on the four columns and USAGE on the sequence; and
+// EXECUTE on the functions where PUBLIC does not have it. Look rows up by event_id: by id there are indexes of pending and
+// dead rows only.
 //
 // What a person does by SQL: read anything; delete rows; and after making rows unpublished, tell the owner of their lane
 // with INSERT INTO outbox_rewinds (lane, id). [Store.Requeue] does both. Without it they are found by the next sweep

@@ -12,3 +12,6 @@ func (s *Store) DeadSQL() map[string]string {
 
 // IndexedSQL is what comes before them in a transaction.
 const IndexedSQL = indexedSQL
+
+// HotPlansSQL are the settings that the hot statements run with.
+const HotPlansSQL = hotPlansSQL

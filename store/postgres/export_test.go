@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-outbox/outbox/core"
@@ -16,9 +15,6 @@ func (s *Store) RowsSQL() string      { return s.queries.rows }
 func (s *Store) SmallRowsSQL() string { return s.queries.smallRows }
 func (s *Store) HeadsSQL() string     { return s.queries.heads }
 func (s *Store) PublishedSQL() string { return s.queries.published }
-
-// PurgeSQL deletes published rows of a plain outbox.
-func (s *Store) PurgeSQL() string { return fmt.Sprintf(purgeSQL, s.cfg.names().qualified("outbox")) }
 
 // LastIDSQL is the expression that fetches and settles read the last id with.
 func (s *Store) LastIDSQL() string { return s.SQL(lastIDSQL) }

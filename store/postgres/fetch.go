@@ -107,7 +107,7 @@ func (s *Store) read(ctx context.Context, req core.FetchRequest, f *cursor.Fetch
 	lanes, epochs := fetchLeases(req)
 	steps := []step{{
 		sql: s.queries.observe, args: []any{req.Member, lanes, epochs},
-		read: one(nil, nil, nil, &p.server, &p.reply.Last, &p.reply.Snapshot.Xmin, &p.reply.Snapshot.Xmax, &p.reply.Snapshot.Open,
+		read: one(nil, nil, nil, nil, nil, &p.server, &p.reply.Last, &p.reply.Snapshot.Xmin, &p.reply.Snapshot.Xmax, &p.reply.Snapshot.Open,
 			&p.held, &p.rewinds),
 	}}
 	if f.Sample {

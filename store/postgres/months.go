@@ -31,6 +31,8 @@ func (n names) byMonth(name string) (text string, ok bool) {
 		text = ", created_at"
 	case "same_month": // looks into one partition instead of all
 		text = " AND o.created_at = i.created_at"
+	case "old_month": // what was published by then was created before
+		text = " AND created_at < now() - $2::interval"
 	case "unknown": // LIMIT keeps the planner from joining with all there is
 		text = n.sql("WHERE (SELECT true FROM {outbox} o WHERE o.event_id = m.event_id LIMIT 1) IS NULL\n")
 	default:

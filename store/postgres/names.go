@@ -17,7 +17,7 @@ import (
 //	{'outbox_id_seq'}  the qualified name as a string literal
 //	{'ALTER TABLE outbox SET ...'} a statement on the table as a string literal
 //	{schema} {table} {channel} {payload} {lanes}
-//	{month} {storage} {vacuuming} {same_month} {unknown}  what a partitioned outbox has otherwise, see months.go
+//	{month} {storage} {vacuuming} {same_month} {old_month} {unknown}  what a partitioned outbox has otherwise, see months.go
 //
 // So every name is qualified and quoted, and no search_path matters.
 type names struct {

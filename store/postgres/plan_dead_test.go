@@ -26,7 +26,7 @@ func deadArgs(name string) []string {
 	case "skip":
 		return append(deadArgs("unblock"), "'skipped: why'")
 	default: // purge
-		return []string{"1", "'1 hour'", "0", "1000"}
+		return []string{"1", "'1 hour'", "'0'", "1000"}
 	}
 }
 

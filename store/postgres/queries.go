@@ -9,7 +9,7 @@ type queries struct {
 	observe, rows, smallRows, heads, xid, fence, forgetRewinds string
 	prepareSettle, published, failed                           string
 	requeue, requeueArchived, monthOfArchived                  string
-	purgeArchived                                              string
+	purge, purgeArchived                                       string
 	remember, fingerprint, fingerprints, accept                string
 	dead                                                       map[core.DeadLetterState]deadQueries
 	unblock, skipHead, purgeDiscarded                          string
@@ -39,7 +39,7 @@ func newQueries(n names, after AfterPublish) queries {
 		prepareSettle: n.sql(prepareSettleSQL), published: n.sql(published), failed: n.sql(failedSQL),
 		remember: n.sql(rememberSQL), fingerprint: n.sql(fingerprintSQL), fingerprints: n.sql(fingerprintsSQL), accept: n.sql(acceptSQL),
 		requeue: n.sql(requeueSQL), requeueArchived: n.sql(requeueArchivedSQL), monthOfArchived: n.sql(monthOfArchivedSQL),
-		purgeArchived: n.sql(purgeArchivedSQL), dead: newDeadQueries(n),
+		purge: n.sql(purgeSQL), purgeArchived: n.sql(purgeArchivedSQL), dead: newDeadQueries(n),
 		unblock: n.sql(unblockSQL), skipHead: n.sql(skipHeadSQL), purgeDiscarded: n.sql(purgeDiscardedSQL),
 		sleep: n.sql(sleepSQL), wakeUp: n.sql(wakeUpSQL), version: n.sql(versionSQL),
 		monthsAhead: n.sql(monthsAheadSQL), archiveAhead: n.sql(archiveAheadSQL), tableType: n.sql(tableTypeSQL),

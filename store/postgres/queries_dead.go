@@ -94,9 +94,9 @@ WITH head AS MATERIALIZED (
 	purgeDiscardedSQL = `
 WITH old AS MATERIALIZED (
     SELECT event_id, created_at FROM {outbox}
-    WHERE ` + aloneSQL + ` AND id > $3 AND dlq AND discarded_at < now() - $2::interval
+    WHERE ` + aloneSQL + ` AND id > $3::text::bigint AND dlq AND discarded_at < now() - $2::interval
     ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED
 ), purged AS (
     DELETE FROM {outbox} o USING old WHERE o.event_id = old.event_id AND o.created_at = old.created_at RETURNING o.id
-) SELECT count(*), coalesce(max(id), 0) FROM purged`
+) SELECT count(*), coalesce(max(id), 0)::text FROM purged`
 )

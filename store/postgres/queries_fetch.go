@@ -9,19 +9,23 @@ const lastIDSQL = `coalesce(pg_sequence_last_value({'outbox_id_seq'}::regclass),
 const originSQL = `('x' || substr(md5(left(pg_walfile_name(pg_current_wal_lsn()), 8) ||
     extract(epoch FROM pg_postmaster_start_time())), 1, 16))::bit(64)::bigint`
 
+// hotPlansSQL keeps the statements of a transaction on their indexes, in their order, whatever the statistics say of a table
+// that was empty a moment ago, and however many rows one is about.
+const hotPlansSQL = `set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true)`
+
 // Fetch.
 const (
 	// observeSQL comes first in a fetch: which server this is, the last id drawn, what is open, which of the lanes are
-	// held, and what was rewound in those. The settings keep what follows on its indexes, in their order, whatever the
-	// statistics say of a table that was empty a moment ago.
+	// held, and what was rewound in those.
 	observeSQL = `
 WITH held AS MATERIALIZED (
     SELECT l.lane FROM {outbox_lanes} l JOIN unnest($2::smallint[], $3::bigint[]) AS asked (lane, epoch)
         ON l.lane = asked.lane AND l.epoch = asked.epoch
     WHERE l.owner = $1
 )
-SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
-       set_config('enable_bitmapscan', 'off', true),
+SELECT ` + hotPlansSQL + `,
        ` + originSQL + `, ` + lastIDSQL + `,
        pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
        ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(s) x ORDER BY x),
@@ -102,11 +106,11 @@ SELECT ` + recordSQL + `, CASE WHEN b.size <= $12::bigint THEN b.body END,
 FROM (` + candidatesSQL + `
 ) b ORDER BY b.id`
 
-	// headsSQL reads single rows.
+	// headsSQL reads rows by primary key, and by nothing else: see settleableSQL.
 	headsSQL = `
 SELECT ` + recordSQL + `, b.{body}, ` + stateSQL + `, 0::bigint
-FROM unnest($1::bigint[], $2::text[]) AS h (id, event_id) JOIN {outbox} b ON b.id = h.id AND b.event_id = h.event_id
-WHERE b.published_at IS NULL AND NOT b.dlq AND b.lane >= 0 AND b.lane = ANY ($3::smallint[])`
+FROM unnest($1::bigint[], $2::text[]) AS h (id, event_id) JOIN {outbox} b ON b.event_id = h.event_id AND b.id = h.id
+WHERE CASE WHEN b.dlq THEN false ELSE b.published_at IS NULL END AND b.lane = ANY ($3::smallint[])`
 
 	// fenceSQL locks the lanes that the member holds under these epochs, so that nobody else can take them before the
 	// transaction ends. Waiting for a lock it reads the lane again. The xid is obtained here at the latest.

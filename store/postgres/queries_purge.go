@@ -8,39 +8,28 @@ const (
 	indexedSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
        set_config('enable_mergejoin', 'off', true)`
 
-	// heapsSQL names the tables whose rows may have been published before a time, and tells their pages: the table itself,
-	// or its partitions but those that begin later. The bound is written as the session writes times, and so it is read.
-	heapsSQL = `
-SELECT h.oid::regclass::text, pg_relation_size(h.oid) / current_setting('block_size')::bigint
-FROM (SELECT c.oid, (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\)'))[1]::timestamptz AS begins
-      FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = $1::text::regclass
-          OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = $1::text::regclass))) h
-WHERE h.begins IS NULL OR h.begins < now() - $2::interval ORDER BY h.oid`
-
-	// purgeSQL deletes published rows of the pages from $3 up to $4, as no index leads to them: an entry for each would
-	// cost whoever publishes more than reading the pages does. Who is not alone deletes nothing.
+	// purgeSQL deletes the next rows after an event id. now() and not clock_timestamp(), whose value is not known when the
+	// partitions are chosen.
 	purgeSQL = `
-WITH alone AS MATERIALIZED (
-    SELECT pg_try_advisory_xact_lock($1) AS yes
-), old AS MATERIALIZED (
-    SELECT o.ctid AS place FROM %[1]s o
-    WHERE (SELECT yes FROM alone) AND o.ctid >= ('(' || $3::bigint || ',0)')::tid AND o.ctid < ('(' || $4::bigint || ',0)')::tid
-      AND o.published_at < now() - $2::interval
-    LIMIT $5 FOR UPDATE SKIP LOCKED
+WITH old AS MATERIALIZED (
+    SELECT event_id, created_at FROM {outbox}
+    WHERE ` + aloneSQL + ` AND event_id > $3 AND published_at < now() - $2::interval{old_month}
+    ORDER BY event_id LIMIT $4 FOR UPDATE SKIP LOCKED
 ), purged AS (
-    DELETE FROM %[1]s WHERE ctid = ANY (ARRAY(SELECT place FROM old)) RETURNING 1
-) SELECT count(*), (SELECT yes FROM alone) FROM purged`
+    DELETE FROM {outbox} o USING old WHERE o.event_id = old.event_id AND o.created_at = old.created_at RETURNING o.event_id
+) SELECT count(*), coalesce(max(event_id), '') FROM purged`
 
 	purgeArchivedSQL = `
 WITH old AS MATERIALIZED (
     SELECT id, published_at FROM {outbox_archive}
-    WHERE ` + aloneSQL + ` AND id > $3 AND published_at < now() - $2::interval
+    WHERE ` + aloneSQL + ` AND id > $3::text::bigint AND published_at < now() - $2::interval
     ORDER BY id LIMIT $4
 ), purged AS (
     DELETE FROM {outbox_archive} o USING old WHERE o.id = old.id AND o.published_at = old.published_at RETURNING o.id
-) SELECT count(*), coalesce(max(id), 0) FROM purged`
+) SELECT count(*), coalesce(max(id), 0)::text FROM purged`
 
-	// monthsOverSQL names the partitions of a table that end before the time, the oldest first.
+	// monthsOverSQL names the partitions of a table that end before the time, the oldest first. The bound is written as
+	// the session writes times, and so it is read.
 	monthsOverSQL = `
 SELECT m.oid::regclass::text, greatest(m.reltuples, 0)::bigint
 FROM (SELECT c.oid, c.reltuples,

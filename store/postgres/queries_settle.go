@@ -2,18 +2,21 @@ package postgres
 
 // Settle.
 const (
-	// prepareSettleSQL comes first: a client that is stopped in the middle must not hold the lanes for long, and plans
-	// must not depend on how many rows there are to settle. It reads the first half of a sample.
+	// pendingSQL is true of rows that are neither settled nor parked.
+	pendingSQL = `CASE WHEN o.dlq THEN false ELSE o.published_at IS NULL END`
+
+	// prepareSettleSQL comes first: a client that is stopped in the middle must not hold the lanes for long. It reads the
+	// first half of a sample.
 	prepareSettleSQL = `
-SELECT set_config('idle_in_transaction_session_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
+SELECT set_config('idle_in_transaction_session_timeout', $1, true), ` + hotPlansSQL + `,
        ` + originSQL + `, ` + lastIDSQL
 
-	// settleableSQL finds the row that was read, and no other one that got its id, was sent again or is settled. By the
-	// index of pending rows, in which neighbours lie together: event ids may be random, and no index can be asked what IS
-	// NOT DISTINCT FROM.
+	// settleableSQL finds the row that was read, and no other one that got its id, was sent again or is settled. By primary
+	// key, and with a condition that no other index answers: statistics of a minute ago may say that nothing is pending, and
+	// then the planner would rather read all that is, for each row to settle.
 	settleableSQL = `
-o.id = i.id{same_month} AND o.event_id IS NOT DISTINCT FROM i.event_id AND o.replay = i.replay
-    AND o.published_at IS NULL AND NOT o.dlq AND o.lane >= 0 AND o.lane = ANY (ARRAY(` + leasedSQL + `)) AND i.origin = (SELECT ` + originSQL + `)`
+o.event_id = i.event_id{same_month} AND o.id = i.id AND o.replay = i.replay AND ` + pendingSQL + `
+    AND o.lane = ANY (ARRAY(` + leasedSQL + `)) AND i.origin = (SELECT ` + originSQL + `)`
 
 	settledSQL = `
 FROM unnest($4::bigint[], $5::text[], $6::integer[], $7::bigint[], $8::timestamptz[])

@@ -30,7 +30,7 @@ func (s *Store) Settle(ctx context.Context, req core.Settlement) (core.Settled, 
 	}
 	fenceArgs := []any{req.Member, lanes, epochs}
 	steps := []step{
-		{sql: s.queries.prepareSettle, args: []any{s.settleTimeout()}, read: one(nil, nil, &server, &last)},
+		{sql: s.queries.prepareSettle, args: []any{s.settleTimeout()}, read: one(nil, nil, nil, nil, nil, nil, &server, &last)},
 		{sql: s.queries.fence, args: fenceArgs, read: fence.read},
 	}
 	if len(published.ids) > 0 {

@@ -28,7 +28,7 @@ var sqlMutants = []struct{ name, file, from, to, test string }{
 	},
 	{
 		"a row is settled whatever its event", "queries_settle.go",
-		" AND o.event_id IS NOT DISTINCT FROM i.event_id AND o", " AND o",
+		"o.event_id = i.event_id{same_month} AND o.id = i.id AND o", "o.id = i.id{same_month} AND o",
 		"TestConformance/default/Settle",
 	},
 	{
@@ -36,7 +36,7 @@ var sqlMutants = []struct{ name, file, from, to, test string }{
 		"TestConformance/default/Fetch",
 	},
 	{
-		"a row is settled whatever its replay", "queries_settle.go", " AND o.replay = i.replay\n", "\n",
+		"a row is settled whatever its replay", "queries_settle.go", " AND o.replay = i.replay AND", " AND",
 		"TestConformance/default/Settle",
 	},
 	{

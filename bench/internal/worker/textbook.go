@@ -23,7 +23,7 @@ const TextbookTable = "textbook"
 func CreateTextbook(ctx context.Context, pool *pgxpool.Pool, schema string, m load.Mix, rows int) error {
 	table := pgx.Identifier{schema, TextbookTable}.Sanitize()
 	for _, sql := range []string{
-		`CREATE TABLE ` + table + ` (id bigserial PRIMARY KEY, aggregate_id text NOT NULL, payload jsonb NOT NULL,
+		`CREATE TABLE ` + table + ` (id bigserial PRIMARY KEY, aggregate_id text NOT NULL, payload json NOT NULL,
 			created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz)`,
 		`CREATE INDEX ON ` + table + ` (id) WHERE published_at IS NULL`,
 	} {

@@ -12,20 +12,20 @@ BEGIN
 END
 $lane$;
 
--- The default of id makes the transaction obtain its xid before it draws the id, whatever way the row comes in: the
--- exactness of the fetch rests on that order. Never insert ids of your own.
---
 -- The event id of a plain INSERT: a UUIDv7, whose first 48 bits are the time in milliseconds (RFC 9562, 5.7), so that ids
 -- of rows that lie together lie together in the index too.
 CREATE FUNCTION {outbox_event_id}() RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $event_id$
 DECLARE
-    at text := pg_catalog.lpad(pg_catalog.to_hex((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint), 12, '0');
+    at text := pg_catalog.lpad(pg_catalog.to_hex(pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint), 12, '0');
 BEGIN
     RETURN overlay(pg_catalog.gen_random_uuid()::text
         PLACING pg_catalog.left(at, 8) || '-' || pg_catalog.right(at, 4) || '-7' FROM 1 FOR 15);
 END
 $event_id$;
 
+-- The default of id makes the transaction obtain its xid before it draws the id, whatever way the row comes in: the
+-- exactness of the fetch rests on that order. Never insert ids of your own.
+--
 -- The event id is the primary key, and no other index has all rows: marking a row as published adds a second entry for
 -- it to each that has. The pages of this one are filled by half, so that it fits: splitting every page costs a settle
 -- half of its rate. Lengths are limited by the types and not by constraints, as each insert reads the text of a
@@ -56,7 +56,7 @@ CREATE TABLE {outbox} (
 
 ALTER SEQUENCE {outbox_id_seq} OWNED BY {outbox}.id;
 
--- lz4 is three times as fast as the default and as good. Servers built without it go on without.
+-- lz4 is three times as fast as the default and as good. Servers before 14, or built without it, go on without.
 DO $lz4$
 BEGIN
     EXECUTE {'ALTER TABLE outbox ALTER COLUMN payload SET COMPRESSION lz4, ALTER COLUMN headers SET COMPRESSION lz4'};
