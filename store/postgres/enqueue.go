@@ -59,8 +59,8 @@ func (noTransaction) Enqueue(context.Context, ...core.Message) ([]string, error)
 
 // transaction is what an enqueuer needs of a user's transaction.
 type transaction interface {
-	// insert runs insert, after lock when there are keys, and returns how many rows it wrote.
-	insert(ctx context.Context, q queries, keys []int64, rows *messageArrays) (int64, error)
+	// insert writes messages, with the locks of the keys if there are any, and returns how many rows it wrote.
+	insert(ctx context.Context, q queries, keys []int64, messages []core.Message) (int64, error)
 	// existing reads the messages stored under these event ids, without payload.
 	existing(ctx context.Context, q queries, eventIDs []string) ([]core.Message, error)
 }
@@ -80,15 +80,18 @@ func (e *enqueuer) Enqueue(ctx context.Context, messages ...core.Message) ([]str
 	if len(valid) == 0 {
 		return nil, nil
 	}
-	rows := newMessageArrays(valid)
-	written, err := e.tx.insert(ctx, e.store.queries, e.store.lockKeys(messages, valid), rows)
+	eventIDs := make([]string, len(valid))
+	for i := range valid {
+		eventIDs[i] = valid[i].EventID
+	}
+	written, err := e.tx.insert(ctx, e.store.queries, e.store.lockKeys(messages, valid), valid)
 	if err == nil && written < int64(len(valid)) {
-		err = e.checkExisting(ctx, valid, rows.eventIDs)
+		err = e.checkExisting(ctx, valid, eventIDs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: enqueue: %w", e.store.explainEnqueue(err))
 	}
-	return rows.eventIDs, nil
+	return eventIDs, nil
 }
 
 func (s *Store) explainEnqueue(err error) error {

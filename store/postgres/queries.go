@@ -47,20 +47,24 @@ func newQueries(n names, after AfterPublish) queries {
 	}
 }
 
-// payloads are the payloads of messages as pgx sends them.
-func (q queries) payloads(rows *messageArrays) any {
-	if q.bytes {
-		return rows.payloads
+// insertion is the statement that writes messages, and its arguments as pgx sends them.
+func (q queries) insertion(messages []core.Message) (string, []any) {
+	if len(messages) == 1 && q.insertOne != "" {
+		m := &messages[0]
+		var payload any = m.Payload
+		if !q.bytes && m.Payload != nil {
+			payload = string(m.Payload) // bytes would not be sent as JSON in every mode
+		}
+		return q.insertOne, []any{
+			m.EventID, orNil(m.Topic), m.AggregateType, m.AggregateID, m.EventType, payload, orNil(headersText(m.Headers)),
+		}
 	}
-	return rows.payloadTexts()
-}
-
-// payload is the payload of a single message as pgx sends it.
-func (q queries) payload(rows *messageArrays) any {
-	if q.bytes {
-		return rows.payloads[0]
+	rows := newMessageArrays(messages)
+	var payloads any = rows.payloads
+	if !q.bytes {
+		payloads = rows.payloadTexts()
 	}
-	return rows.payloadTexts()[0]
+	return q.insert, []any{rows.eventIDs, rows.topics, rows.types, rows.ids, rows.eventTypes, payloads, rows.headers}
 }
 
 // Every transaction of the store says its isolation: under a serializable default all statements of a pipeline would
@@ -88,7 +92,7 @@ ON CONFLICT (event_id{month}) DO NOTHING`
 	// no unique index finds a conflict.
 	insertOneSQL = `
 INSERT INTO {outbox} (event_id, topic, aggregate_type, aggregate_id, event_type, payload, headers)
-VALUES ($1, $2, $3, $4, $5, $6::{element}::{payload}, $7::text::jsonb)
+VALUES ($1, $2, $3, $4, $5, $6::{payload}, $7::jsonb)
 ON CONFLICT (event_id) DO NOTHING`
 
 	existingSQL = `

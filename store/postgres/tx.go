@@ -13,13 +13,8 @@ import (
 // pgxTx is a transaction of pgx.
 type pgxTx struct{ tx pgx.Tx }
 
-func (t pgxTx) insert(ctx context.Context, q queries, keys []int64, rows *messageArrays) (int64, error) {
-	statement, args := q.insert, []any{rows.eventIDs, rows.topics, rows.types, rows.ids, rows.eventTypes, q.payloads(rows), rows.headers}
-	if len(rows.eventIDs) == 1 && q.insertOne != "" {
-		statement, args = q.insertOne, []any{
-			rows.eventIDs[0], rows.topics[0], rows.types[0], rows.ids[0], rows.eventTypes[0], q.payload(rows), rows.headers[0],
-		}
-	}
+func (t pgxTx) insert(ctx context.Context, q queries, keys []int64, messages []core.Message) (int64, error) {
+	statement, args := q.insertion(messages)
 	if len(keys) == 0 {
 		tag, err := t.tx.Exec(ctx, statement, args...)
 		return tag.RowsAffected(), err
@@ -49,12 +44,13 @@ func (t pgxTx) existing(ctx context.Context, q queries, eventIDs []string) ([]co
 // sqlTx is a transaction of database/sql. Arrays go as text, which every driver sends as it is.
 type sqlTx struct{ tx *sql.Tx }
 
-func (t sqlTx) insert(ctx context.Context, q queries, keys []int64, rows *messageArrays) (int64, error) {
+func (t sqlTx) insert(ctx context.Context, q queries, keys []int64, messages []core.Message) (int64, error) {
 	if len(keys) > 0 {
 		if _, err := t.tx.ExecContext(ctx, q.lockKeys, arrayOfInts(keys)); err != nil {
 			return 0, err
 		}
 	}
+	rows := newMessageArrays(messages)
 	payloads := arrayOf(rows.payloadTexts())
 	if q.bytes {
 		payloads = arrayOfBytes(rows.payloads)
